@@ -1,0 +1,50 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+let settings: [SwiftSetting] = [
+    .swiftLanguageMode(.v6),
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+    .enableUpcomingFeature("InferIsolatedConformances"),
+    .treatAllWarnings(as: .error),
+    .strictMemorySafety(),
+]
+
+let package = Package(
+    name: "trunkline",
+    platforms: [.macOS(.v15), .iOS(.v18)],
+    products: [
+        .library(name: "Trunkline", targets: ["Trunkline"]),
+        .library(name: "TrunklineTesting", targets: ["TrunklineTesting"]),
+    ],
+    targets: [
+        // The rules: pure value types, bytes and instants in, actions out. Imports nothing.
+        .target(name: "TrunklineCore", swiftSettings: settings),
+        // System calls that Swift's Glibc module does not export. Headers only.
+        .target(name: "CTrunkline"),
+        // Event loops, sockets, name resolution.
+        .target(name: "TrunklineIO", dependencies: ["TrunklineCore", "CTrunkline"], swiftSettings: settings),
+        // The public face.
+        .target(name: "Trunkline", dependencies: ["TrunklineCore", "TrunklineIO"], swiftSettings: settings),
+        // A real server with scripted faults and a simulated network, for our tests and users'.
+        .target(
+            name: "TrunklineTesting",
+            dependencies: ["Trunkline", "TrunklineCore", "TrunklineIO"],
+            swiftSettings: settings
+        ),
+        .executableTarget(
+            name: "trunkline-bench",
+            dependencies: ["Trunkline", "TrunklineTesting", "CTrunkline"],
+            swiftSettings: settings
+        ),
+        .testTarget(name: "TrunklineCoreTests", dependencies: ["TrunklineCore"], swiftSettings: settings),
+        .testTarget(
+            name: "TrunklineTests",
+            dependencies: ["Trunkline", "TrunklineTesting", "TrunklineCore", "TrunklineIO"],
+            swiftSettings: settings
+        ),
+        .testTarget(name: "TrunklineInteropTests", dependencies: ["Trunkline"], swiftSettings: settings),
+    ]
+)

@@ -1,0 +1,88 @@
+/// The number by which a response finds its request. Protocols with narrower serials use the low values.
+public typealias SerialNumber = UInt64
+
+/// One message of a protocol, after decoding and before encoding.
+public struct Frame: Sendable, Hashable {
+    /// What a frame is for.
+    public enum Kind: UInt8, Sendable, Hashable {
+        /// Asks the server for an answer.
+        case request
+        /// Answers a request, in full.
+        case response
+        /// A part of an answer with more to come.
+        case part
+        /// Sent by the server on its own account.
+        case push
+        /// Asks for a sign of life.
+        case ping
+        /// A sign of life that was asked for.
+        case pong
+        /// Says that the request with this serial number is not wanted any more.
+        case cancel
+        /// The server is about to go and wants no new requests on this link.
+        case goAway
+    }
+
+    /// What the frame is for.
+    public var kind: Kind
+    /// The protocol's number for this type of message; 0 where it has none.
+    public var type: UInt32
+    /// Matches responses to requests; given by the client when it sends, 0 where the protocol has none.
+    public var serial: SerialNumber
+    /// The server's status code; 0 where the protocol has none.
+    public var status: UInt32
+    /// True for a response by which the server refuses or reports failure: `send` throws `rejected`.
+    public var isRejection: Bool
+    /// The message itself.
+    public var body: Bytes
+    /// Further named header fields that the protocol has, in no particular order.
+    @usableFromInline var fields: [NamedField]
+
+    @usableFromInline
+    struct NamedField: Sendable, Hashable {
+        @usableFromInline var name: String
+        @usableFromInline var value: UInt64
+    }
+
+    /// Makes a frame; what is left out is zero or empty.
+    @inlinable
+    public init(
+        _ kind: Kind,
+        type: UInt32 = 0,
+        serial: SerialNumber = 0,
+        status: UInt32 = 0,
+        isRejection: Bool = false,
+        body: Bytes = Bytes()
+    ) {
+        self.kind = kind
+        self.type = type
+        self.serial = serial
+        self.status = status
+        self.isRejection = isRejection
+        self.body = body
+        fields = []
+    }
+
+    /// The named header field that the protocol's layout declares; `nil` when it was neither set nor received.
+    ///
+    /// Setting a name that the layout does not declare has no effect on the wire.
+    public subscript(field: String) -> UInt64? {
+        get { fields.first { $0.name == field }?.value }
+        set {
+            if let index = fields.firstIndex(where: { $0.name == field }) {
+                if let newValue { fields[index].value = newValue } else { fields.remove(at: index) }
+            } else if let newValue {
+                fields.append(NamedField(name: field, value: newValue))
+            }
+        }
+    }
+}
+
+extension Frame: CustomStringConvertible {
+    /// The header's values and the beginning of the body, for logs.
+    public var description: String {
+        var text = "\(kind) type 0x\(String(type, radix: 16)) serial \(serial)"
+        if status != 0 || isRejection { text += " status \(status)" }
+        return text + " (\(body))"
+    }
+}

@@ -1,0 +1,68 @@
+/// How the responses of a protocol find their requests.
+public enum ResponseMatching: Sendable, Hashable {
+    /// By a serial number that the response repeats, one of `serials`, handed out in order and wrapping.
+    case serial(ClosedRange<SerialNumber>)
+    /// In the order of the requests (pipelining).
+    case inOrder
+}
+
+/// Turns the frames of one protocol into bytes and back.
+///
+/// A codec is a value with the state of *one* link and one direction of view; every new link starts with a fresh copy
+/// of the codec that the client was made with. `FrameLayout` is a codec that is declared; write one of your own for a
+/// protocol that no layout describes.
+///
+/// The codec decides each received frame's `kind`, `serial`, `status` and `isRejection`.
+public protocol FrameCodec: Sendable {
+    /// How responses find their requests.
+    var matching: ResponseMatching { get }
+
+    /// Takes exactly one frame from the front of `input`, or returns `nil` when it is not complete yet.
+    ///
+    /// Whatever was read before returning `nil` is put back by the caller. Check a length against your limit *before*
+    /// waiting for the body, then call `input.await(_:)` with it so that large frames are read in one piece.
+    /// Throw only for bytes that can never become a frame: the link is closed then.
+    mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame?
+
+    /// Appends the bytes of `frame` to `output`.
+    ///
+    /// Throw for a frame that cannot be sent (too long, a forbidden byte); what was appended is taken back, nothing of
+    /// it is written and only this frame's caller sees the error.
+    mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError)
+
+    /// The frame that tells the server to drop the request `serial` of type `type`; `nil` where there is none.
+    func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame?
+
+    /// The frame that answers the server's `ping`; `nil` where it wants no answer.
+    func pong(answering ping: Frame) -> Frame?
+
+    /// The same protocol as the server sees it: decodes requests and encodes responses. For test servers.
+    func serverSide() -> any FrameCodec
+
+    /// Decodes every complete frame of `input` into `frames`. Not for conformers to implement.
+    mutating func decodeAll(_ input: inout ReceiveBuffer, into frames: inout [Frame]) throws(FrameError)
+}
+
+extension FrameCodec {
+    /// The protocol cannot cancel: a request that is not wanted any more is forgotten on this side alone.
+    public func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? { nil }
+
+    /// The protocol answers no pings.
+    public func pong(answering ping: Frame) -> Frame? { nil }
+
+    /// Both sides speak alike.
+    public func serverSide() -> any FrameCodec { self }
+
+    /// Decodes every complete frame of `input` into `frames`: one dynamic call per batch of bytes.
+    @inlinable
+    public mutating func decodeAll(_ input: inout ReceiveBuffer, into frames: inout [Frame]) throws(FrameError) {
+        while !input.isEmpty {
+            let mark = input.position
+            guard let frame = try decode(&input) else { return input.rewind(to: mark) }
+            guard input.position > mark else {
+                throw FrameError(.malformed, "the codec returned a frame but consumed no bytes")
+            }
+            frames.append(frame)
+        }
+    }
+}

@@ -1,0 +1,35 @@
+/// Why bytes are not a frame, or a frame cannot become bytes.
+///
+/// Appears as the `cause` of a `ClientError`: `protocolViolation` when thrown by decoding (the peer's fault, the link
+/// is replaced), `invalidRequest` when thrown by encoding (the caller's fault, nothing is written).
+public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// What kind of mistake it is.
+    public enum Code: Sendable, Hashable {
+        /// A length below the minimum, above the limit, or not what its field can hold.
+        case illegalLength
+        /// Bytes that should have been constant are not.
+        case unexpectedBytes
+        /// The checksum does not match.
+        case checksumMismatch
+        /// A repeated field (a trailer) differs from its first occurrence.
+        case repetitionMismatch
+        /// A type number that the protocol does not have.
+        case unknownType
+        /// Anything else a codec wants to refuse.
+        case malformed
+    }
+
+    /// What kind of mistake it is.
+    public var code: Code
+    /// What was found and what was expected, for people.
+    public var message: String
+
+    /// Makes an error, for codecs.
+    public init(_ code: Code, _ message: String) {
+        self.code = code
+        self.message = message
+    }
+
+    /// The code and the message.
+    public var description: String { "\(code): \(message)" }
+}

@@ -1,0 +1,217 @@
+/// The order of an integer's bytes.
+public enum ByteOrder: Sendable, Hashable {
+    /// Most significant byte first, as networks do.
+    case bigEndian
+    /// Least significant byte first.
+    case littleEndian
+}
+
+/// The bytes that were received and not yet decoded. Codecs read from its front.
+///
+/// Every read checks its bounds and returns `nil` when the bytes are not there yet; none can trap.
+public struct ReceiveBuffer: Sendable {
+    /// `storage[lower..<upper]` holds the bytes; what is after `upper` is free space.
+    @usableFromInline var storage: [UInt8] = []
+    @usableFromInline var lower = 0
+    @usableFromInline var upper = 0
+    /// How many bytes, from `lower`, the codec is waiting for; 0 when it has not said.
+    @usableFromInline var awaited = 0
+    /// Whether a frame shares `storage`, so that writing to it would copy it.
+    @usableFromInline var isShared = false
+    /// How many bytes the next read should offer: grows while reads fill it, so that a quiet link stays small.
+    private var readSize = ReceiveBuffer.smallestRead
+
+    private static let smallestRead = 16 * 1024
+    private static let largestRead = 256 * 1024
+
+    /// An empty buffer.
+    public init() {}
+
+    /// A buffer that holds `bytes`, for trying a codec out.
+    public init(_ bytes: some Sequence<UInt8>) {
+        storage = Array(bytes)
+        upper = storage.count
+    }
+
+    /// How many bytes are there to be read.
+    @inlinable
+    public var count: Int { upper - lower }
+
+    /// Whether there is nothing to be read.
+    @inlinable
+    public var isEmpty: Bool { lower == upper }
+
+    // MARK: Looking without consuming
+
+    /// The byte at `offset` from the front; `nil` when it is not there yet.
+    @inlinable
+    public func byte(at offset: Int) -> UInt8? {
+        offset >= 0 && offset < count ? storage[lower &+ offset] : nil
+    }
+
+    /// The unsigned integer of `width` bytes (1 to 8) at `offset` from the front; `nil` when it is not there yet.
+    @inlinable
+    public func integer(at offset: Int, width: Int, order: ByteOrder = .bigEndian) -> UInt64? {
+        guard offset >= 0, width > 0, width <= 8, offset <= count &- width else { return nil }
+        return unsafe storage.withUnsafeBufferPointer { bytes in
+            var value: UInt64 = 0
+            let first = lower &+ offset
+            switch order {
+            case .bigEndian:
+                for index in 0..<width { value = value &<< 8 | UInt64(unsafe bytes[first &+ index]) }
+            case .littleEndian:
+                for index in (0..<width).reversed() { value = value &<< 8 | UInt64(unsafe bytes[first &+ index]) }
+            }
+            return value
+        }
+    }
+
+    /// The unsigned integer of type `Value` at `offset` from the front; `nil` when it is not there yet.
+    @inlinable
+    public func integer<Value: FixedWidthInteger & UnsignedInteger>(
+        at offset: Int,
+        as type: Value.Type,
+        order: ByteOrder = .bigEndian
+    ) -> Value? {
+        let width = MemoryLayout<Value>.size
+        guard offset >= 0, offset <= count &- width else { return nil }
+        let value = unsafe storage.withUnsafeBytes {
+            unsafe $0.loadUnaligned(fromByteOffset: lower &+ offset, as: Value.self)
+        }
+        return order == .bigEndian ? Value(bigEndian: value) : Value(littleEndian: value)
+    }
+
+    /// The offset of the first `byte` at or after `offset`; `nil` when there is none yet.
+    @inlinable
+    public func firstOffset(of byte: UInt8, from offset: Int = 0) -> Int? {
+        guard offset >= 0, offset < count else { return nil }
+        return unsafe storage.withUnsafeBufferPointer { bytes in
+            var index = lower &+ offset
+            while index < upper {
+                if unsafe bytes[index] == byte { return index &- lower }
+                index &+= 1
+            }
+            return nil
+        }
+    }
+
+    // MARK: Consuming
+
+    /// Takes the unsigned integer of type `Value` from the front.
+    @inlinable
+    public mutating func readInteger<Value: FixedWidthInteger & UnsignedInteger>(
+        as type: Value.Type,
+        order: ByteOrder = .bigEndian
+    ) -> Value? {
+        guard let value = integer(at: 0, as: type, order: order) else { return nil }
+        lower &+= MemoryLayout<Value>.size
+        return value
+    }
+
+    /// Takes `length` bytes from the front; `nil` when they are not all there yet.
+    ///
+    /// The bytes get storage of their own, unless they are so large a part of the buffer that sharing is cheaper.
+    @inlinable
+    public mutating func readBytes(_ length: Int) -> Bytes? {
+        guard length >= 0, length <= count else { return nil }
+        if length == 0 { return Bytes() }
+        let range = lower..<lower &+ length
+        lower &+= length
+        if length >= 4096, length >= storage.count / 8 {
+            isShared = true
+            return Bytes(sharing: storage, in: range)
+        }
+        return Bytes(
+            unsafe storage.withUnsafeBufferPointer { unsafe Array(UnsafeBufferPointer(rebasing: $0[range])) }
+        )
+    }
+
+    /// Drops `length` bytes from the front, or nothing and returns `false` when they are not all there yet.
+    @inlinable
+    @discardableResult
+    public mutating func skip(_ length: Int) -> Bool {
+        guard length >= 0, length <= count else { return false }
+        lower &+= length
+        return true
+    }
+
+    /// Says that the frame at the front has `length` bytes in all, so that it is read in one piece.
+    ///
+    /// Only a hint, and only to be given *after* checking `length` against the frame size limit: memory is set aside
+    /// for it as its bytes arrive.
+    @inlinable
+    public mutating func await(_ length: Int) {
+        awaited = length
+    }
+
+    /// The place to `rewind(to:)`.
+    @inlinable
+    package var position: Int { lower }
+
+    /// Puts back what was read since `position` was `mark`.
+    @inlinable
+    package mutating func rewind(to mark: Int) {
+        awaited = max(0, awaited &- (lower &- mark))
+        lower = mark
+    }
+}
+
+// MARK: - Filling
+
+extension ReceiveBuffer {
+    /// Lets `read` fill the free space and takes the bytes it reports; returns what it returned.
+    ///
+    /// Left-overs whose storage was handed out in a frame move to fresh storage instead of being copied by it.
+    package mutating func fill<Outcome>(
+        _ read: (UnsafeMutableRawBufferPointer) -> (count: Int, outcome: Outcome)
+    ) -> (count: Int, outcome: Outcome) {
+        makeRoom()
+        let start = upper
+        let offered = storage.count - start
+        let result = unsafe storage.withUnsafeMutableBytes {
+            unsafe read(UnsafeMutableRawBufferPointer(rebasing: $0[start...]))
+        }
+        precondition(result.count >= 0 && result.count <= offered, "read more than was offered")
+        upper += result.count
+        if result.count == offered { readSize = min(readSize * 2, Self.largestRead) }
+        return result
+    }
+
+    /// How many bytes the next `fill` offers at least.
+    private func makesRoomFor() -> Int {
+        // A large frame is awaited in storage of its own size, but never more than sixteen times what has arrived
+        // of it: a peer that only *announces* much gets little.
+        guard awaited > count else { return max(readSize, count / 4) }
+        return max(readSize, min(awaited - count, max(count * 15, Self.largestRead)))
+    }
+
+    private mutating func makeRoom() {
+        let wanted = makesRoomFor()
+        if isEmpty && !isShared {
+            lower = 0
+            upper = 0
+        }
+        let hasRoom = storage.count - upper >= min(wanted, Self.smallestRead) && awaited <= storage.count - lower
+        if hasRoom && !isShared { return }
+        let left = lower..<upper
+        let fresh = unsafe [UInt8](unsafeUninitializedCapacity: left.count + wanted) { memory, initialized in
+            unsafe storage.withUnsafeBufferPointer { old in
+                _ = unsafe memory.initialize(fromContentsOf: old[left])
+            }
+            // The free space is written by `read` before anything reads it.
+            initialized = left.count + wanted
+        }
+        storage = fresh
+        isShared = false
+        lower = 0
+        upper = left.count
+    }
+
+    /// Gives memory back when nothing is left to decode; to be called at the end of a batch.
+    package mutating func trim() {
+        guard isEmpty else { return }
+        self = ReceiveBuffer(readSize: readSize)
+    }
+
+    private init(readSize: Int) { self.readSize = readSize }
+}

@@ -1,0 +1,169 @@
+/// The bytes of encoded frames on their way to the socket. Codecs append to it.
+///
+/// Small pieces are gathered in one run of memory; a large body is held by reference and never copied.
+public struct SendBuffer: Sendable {
+    /// A piece of the output: a range of `gathered`, or bytes held by reference.
+    private enum Segment {
+        case gathered(Range<Int>)
+        case shared(Bytes)
+    }
+
+    /// The bytes that were copied in.
+    @usableFromInline var gathered: [UInt8] = []
+    /// Everything before the last run of gathered bytes, which starts at `open`.
+    private var sealed: [Segment] = []
+    private var open = 0
+    /// Bytes in `sealed` that are held by reference.
+    private var sharedCount = 0
+    /// How many bytes from the front were written.
+    private var written = 0
+
+    /// Bodies from this size on are held by reference.
+    private static let sharingThreshold = 4096
+
+    /// An empty buffer.
+    public init() {}
+
+    /// How many bytes were appended and not yet written.
+    package var count: Int { appendedCount - written }
+
+    /// How many bytes were appended since the buffer was last empty.
+    package var appendedCount: Int { gathered.count + sharedCount }
+
+    package var isEmpty: Bool { count == 0 }
+
+    /// Appends one byte.
+    @inlinable
+    public mutating func append(_ byte: UInt8) { gathered.append(byte) }
+
+    /// Appends an unsigned integer in as many bytes as its type has.
+    @inlinable
+    public mutating func append<Value: FixedWidthInteger & UnsignedInteger>(
+        integer value: Value,
+        order: ByteOrder = .bigEndian
+    ) {
+        let ordered = order == .bigEndian ? value.bigEndian : value.littleEndian
+        unsafe withUnsafeBytes(of: ordered) { unsafe gathered.append(contentsOf: $0) }
+    }
+
+    /// Appends the low `width` bytes (1 to 8) of `value`.
+    @inlinable
+    public mutating func append(integer value: UInt64, width: Int, order: ByteOrder = .bigEndian) {
+        for index in 0..<width {
+            let shift = 8 * (order == .bigEndian ? width - 1 - index : index)
+            gathered.append(UInt8(truncatingIfNeeded: value >> UInt64(shift)))
+        }
+    }
+
+    /// Appends `bytes`, by reference when they are many.
+    public mutating func append(_ bytes: Bytes) {
+        if bytes.count < Self.sharingThreshold {
+            unsafe bytes.withUnsafeBytes { unsafe gathered.append(contentsOf: $0) }
+        } else {
+            if open < gathered.count { sealed.append(.gathered(open..<gathered.count)) }
+            open = gathered.count
+            sealed.append(.shared(bytes))
+            sharedCount += bytes.count
+        }
+    }
+
+    /// Appends a copy of `bytes`.
+    @inlinable
+    public mutating func append(_ bytes: some Collection<UInt8>) { gathered.append(contentsOf: bytes) }
+
+    /// The UTF-8 bytes of `text`.
+    @inlinable
+    public mutating func append(utf8 text: String) { gathered.append(contentsOf: text.utf8) }
+}
+
+// MARK: - Taking back and writing out
+
+extension SendBuffer {
+    /// Where the buffer stood, to `rollBack(to:)`.
+    package struct Mark {
+        fileprivate var gathered, sealed, open, shared: Int
+    }
+
+    package var mark: Mark { Mark(gathered: gathered.count, sealed: sealed.count, open: open, shared: sharedCount) }
+
+    /// Takes back everything that was appended since `mark`.
+    package mutating func rollBack(to mark: Mark) {
+        gathered.removeSubrange(mark.gathered...)
+        sealed.removeSubrange(mark.sealed...)
+        open = mark.open
+        sharedCount = mark.shared
+    }
+
+    /// Every byte that was appended, written or not. For tests and checksums, not for speed.
+    public var bytes: [UInt8] {
+        var all: [UInt8] = []
+        for segment in segments {
+            switch segment {
+            case .gathered(let range): all += gathered[range]
+            case .shared(let bytes): all += bytes
+            }
+        }
+        return all
+    }
+
+    private var segments: [Segment] {
+        open < gathered.count ? sealed + [.gathered(open..<gathered.count)] : sealed
+    }
+
+    /// Calls `body` with the unwritten bytes, as at most `limit` pieces of memory in order.
+    package func withUnwritten<Result>(limit: Int = 64, _ body: ([UnsafeRawBufferPointer]) -> Result) -> Result {
+        unsafe gathered.withUnsafeBytes { memory in
+            if sealed.isEmpty {
+                return unsafe body([UnsafeRawBufferPointer(rebasing: memory[written...])])
+            }
+            var pieces: [UnsafeRawBufferPointer] = unsafe []
+            return unsafe gather(segments[...], skipping: written, memory, into: &pieces, limit, body)
+        }
+    }
+
+    /// Pins one segment after the other by recursion, as only that keeps every pointer valid at once.
+    private func gather<Result>(
+        _ rest: ArraySlice<Segment>,
+        skipping skipped: Int,
+        _ memory: UnsafeRawBufferPointer,
+        into pieces: inout [UnsafeRawBufferPointer],
+        _ limit: Int,
+        _ body: ([UnsafeRawBufferPointer]) -> Result
+    ) -> Result {
+        guard let segment = rest.first, unsafe pieces.count < limit else { return unsafe body(pieces) }
+        let length =
+            switch segment {
+            case .gathered(let range): range.count
+            case .shared(let bytes): bytes.count
+            }
+        if skipped >= length {
+            return unsafe gather(rest.dropFirst(), skipping: skipped - length, memory, into: &pieces, limit, body)
+        }
+        switch segment {
+        case .gathered(let range):
+            unsafe pieces.append(UnsafeRawBufferPointer(rebasing: memory[range.dropFirst(skipped)]))
+            return unsafe gather(rest.dropFirst(), skipping: 0, memory, into: &pieces, limit, body)
+        case .shared(let bytes):
+            return unsafe bytes.withUnsafeBytes { all in
+                unsafe pieces.append(UnsafeRawBufferPointer(rebasing: all[skipped...]))
+                return unsafe gather(rest.dropFirst(), skipping: 0, memory, into: &pieces, limit, body)
+            }
+        }
+    }
+
+    /// Counts `length` bytes as written; an emptied buffer starts anew and keeps its memory unless that is large.
+    package mutating func didWrite(_ length: Int) {
+        precondition(length >= 0 && length <= count, "wrote more than there was")
+        written += length
+        if isEmpty { reset() }
+    }
+
+    /// Forgets everything, written or not.
+    package mutating func reset() {
+        gathered.removeAll(keepingCapacity: gathered.capacity <= 256 * 1024)
+        sealed.removeAll(keepingCapacity: true)
+        open = 0
+        sharedCount = 0
+        written = 0
+    }
+}
