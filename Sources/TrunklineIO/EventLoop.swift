@@ -1,0 +1,141 @@
+package import TrunklineCore
+
+/// One thread (or the simulation of one) on which actors, their sockets and their timers live.
+///
+/// The loop is the executor of every `Connection`, `Client` and test server made on it, so readiness and timers arrive
+/// *on* those actors and none of their state needs a lock. There are two implementations: `SocketEventLoop` for real
+/// sockets and `SimulatedEventLoop` (in `TrunklineTesting`) in virtual time. Nothing above this protocol may reach
+/// the operating system in another way.
+///
+/// A turn of the loop: posted work and jobs → readiness of sockets → timers → end-of-turn work (one write per
+/// connection for everything that accumulated).
+package protocol EventLoop: SerialExecutor, TaskExecutor {
+    // MARK: From any thread
+
+    /// What time it is on this loop.
+    var now: Instant { get }
+
+    /// Whether the caller runs on this loop.
+    var isCurrent: Bool { get }
+
+    /// Runs `work` once on the loop, soon. Keeps it alive until then.
+    func schedule(_ work: any LoopWork)
+
+    // MARK: On the loop only
+
+    /// Runs `work` once, after everything else of this turn.
+    func scheduleAtEndOfTurn(_ work: any LoopWork)
+
+    /// Lets `timer` fire once at `deadline` instead of whenever it was to fire; `nil` disarms it.
+    func arm(_ timer: LoopTimer, at deadline: Instant?)
+
+    /// Finds the addresses of `host` and calls `completion` with them on the loop, never before returning.
+    func resolve(
+        _ host: String,
+        port: UInt16,
+        completion: @escaping @Sendable (Result<[SocketAddress], TransportError>) -> Void
+    )
+
+    /// Begins to connect to `address`; `handler` hears `.connected` or `.connectFailed`, never before this returns.
+    ///
+    /// The transport is the only owner of the socket: letting go of it closes the socket without a word to `handler`.
+    func connect(
+        to address: SocketAddress,
+        options: SocketOptions,
+        handler: any TransportHandler
+    ) -> any Transport
+
+    /// Listens on `address` (port 0: one that is free); `handler` is given every accepted transport.
+    func listen(on address: SocketAddress, handler: any ListenerHandler) throws(TransportError) -> any Listener
+
+    /// A seed for random choices (jitter, order of endpoints): the system's, or the simulation's next one.
+    func randomSeed() -> UInt64
+}
+
+/// Something to be done on a loop.
+package protocol LoopWork: AnyObject, Sendable {
+    /// Called on the loop.
+    func runOnLoop()
+}
+
+/// Options of a TCP socket.
+package struct SocketOptions: Sendable, Hashable {
+    /// Sends small segments at once (TCP_NODELAY).
+    package var noDelay = true
+    /// The kernel probes an idle peer (SO_KEEPALIVE).
+    package var keepAlive = true
+
+    package init() {}
+}
+
+/// One connecting or connected socket. Confined to its loop.
+package protocol Transport: AnyObject {
+    /// Distinguishes the transports of one handler.
+    var id: UInt64 { get }
+
+    /// Whether `handler` wants to hear `.readable`. Off until set; a paused transport exerts back-pressure on the peer.
+    var isReading: Bool { get set }
+
+    /// Whether `handler` wants to hear `.writable`. Off until set.
+    var awaitsWritable: Bool { get set }
+
+    /// Reads what is there, without waiting.
+    func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome
+
+    /// Writes as much of `pieces` as the socket takes, without waiting, in one system call.
+    func write(_ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome
+
+    /// Ends the outgoing direction after everything written; the peer reads end of file.
+    func finishWriting()
+
+    /// Closes the socket; `handler` hears nothing more. Idempotent.
+    func close()
+
+    /// Closes the socket with a reset instead of an orderly end.
+    func reset()
+}
+
+package enum ReadOutcome: Equatable, Sendable {
+    /// So many bytes were read, at least one.
+    case bytes(Int)
+    /// Nothing is there now.
+    case wouldBlock
+    /// The peer has ended its direction.
+    case end
+    case failed(TransportError)
+}
+
+package enum WriteOutcome: Equatable, Sendable {
+    /// So many bytes were taken, perhaps fewer than offered.
+    case bytes(Int)
+    /// The socket takes none now.
+    case wouldBlock
+    case failed(TransportError)
+}
+
+package enum TransportEvent: Sendable {
+    case connected
+    case connectFailed(TransportError)
+    /// There is something to read: bytes, the end or an error.
+    case readable
+    case writable
+}
+
+/// Hears of one or several transports. The loop holds it weakly.
+package protocol TransportHandler: AnyObject, Sendable {
+    /// Called on the loop.
+    func transport(_ id: UInt64, did event: TransportEvent)
+}
+
+/// A listening socket. Confined to its loop; letting go of it closes it.
+package protocol Listener: AnyObject {
+    /// Where it listens, with the port it was given.
+    var address: SocketAddress { get }
+    func close()
+}
+
+/// Hears of accepted connections. The loop holds it weakly.
+package protocol ListenerHandler: AnyObject, Sendable {
+    /// Called on the loop with a connected transport that is reading nothing yet. Returns who hears of it.
+    func accepted(_ transport: sending any Transport) -> any TransportHandler
+}
