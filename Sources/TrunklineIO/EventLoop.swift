@@ -73,6 +73,9 @@ package protocol Transport: AnyObject {
     /// Distinguishes the transports of one handler.
     var id: UInt64 { get }
 
+    /// Who hears of it; held weakly.
+    var handler: (any TransportHandler)? { get set }
+
     /// Whether `handler` wants to hear `.readable`. Off until set; a paused transport exerts back-pressure on the peer.
     var isReading: Bool { get set }
 

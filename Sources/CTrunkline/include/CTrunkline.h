@@ -1,7 +1,51 @@
 #pragma once
 
-// System calls that Swift's Glibc module does not export.
+// System calls that Swift's Glibc module does not export, in shapes that Swift can call without unsafe unions.
 #if defined(__linux__)
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
+
+// The GNU-only prototypes, in case an earlier include came without _GNU_SOURCE.
+extern int accept4(int, struct sockaddr *, socklen_t *, int);
+extern int pthread_setname_np(pthread_t, const char *);
+
+static inline int trunkline_epoll_create(void) { return epoll_create1(EPOLL_CLOEXEC); }
+
+static inline int trunkline_eventfd(void) { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }
+
+/// Adds, changes or (for neither direction) removes a descriptor.
+static inline int trunkline_epoll_watch(int epoll, int descriptor, uint64_t id, int reading, int writing, int isNew) {
+    struct epoll_event event = {0};
+    event.events = (reading ? EPOLLIN : 0) | (writing ? EPOLLOUT : 0);
+    event.data.u64 = id;
+    int operation = event.events == 0 ? EPOLL_CTL_DEL : isNew ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+    return epoll_ctl(epoll, operation, descriptor, &event);
+}
+
+/// Waits; writes the ids and the directions (1 readable, 2 writable, both after an error) of what is ready.
+static inline int trunkline_epoll_wait(int epoll, uint64_t *ids, uint8_t *directions, int limit, int milliseconds) {
+    struct epoll_event events[256];
+    int count = epoll_wait(epoll, events, limit < 256 ? limit : 256, milliseconds);
+    for (int index = 0; index < count; index++) {
+        uint32_t flags = events[index].events;
+        int failed = (flags & (EPOLLERR | EPOLLHUP)) != 0;
+        ids[index] = events[index].data.u64;
+        directions[index] = (failed || (flags & EPOLLIN) ? 1 : 0) | (failed || (flags & EPOLLOUT) ? 2 : 0);
+    }
+    return count;
+}
+
+static inline int trunkline_accept(int listener) { return accept4(listener, 0, 0, SOCK_NONBLOCK | SOCK_CLOEXEC); }
+
+static inline void trunkline_name_thread(const char *name) { pthread_setname_np(pthread_self(), name); }
+
 #endif

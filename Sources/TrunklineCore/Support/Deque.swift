@@ -1,71 +1,90 @@
 /// A double-ended queue in a ring: append at the back, take from the front, both in constant time.
 package struct Deque<Element> {
-    @usableFromInline var slots: [Element?]
+    /// The ring; its size is zero or a power of two.
+    @usableFromInline var slots: [Element?] = []
     @usableFromInline var head = 0
-    package private(set) var count = 0
+    @usableFromInline var filled = 0
 
-    package init() { slots = [] }
+    @inlinable
+    package init() {}
 
-    package var isEmpty: Bool { count == 0 }
+    @inlinable
+    package var count: Int { filled }
+
+    @inlinable
+    package var isEmpty: Bool { filled == 0 }
+
+    @inlinable
+    package var first: Element? { filled == 0 ? nil : slots[head] }
+
+    @inlinable
+    package var last: Element? { filled == 0 ? nil : slots[slot(filled &- 1)] }
 
     /// The element at `index`, counted from the front.
+    @inlinable
     package subscript(index: Int) -> Element {
         get {
-            precondition(index >= 0 && index < count, "index out of range")
-            guard let element = slots[slot(index)] else { preconditionFailure("an empty slot within a deque") }
+            guard index >= 0, index < filled, let element = slots[slot(index)] else {
+                preconditionFailure("index out of range")
+            }
             return element
         }
         set {
-            precondition(index >= 0 && index < count, "index out of range")
+            precondition(index >= 0 && index < filled, "index out of range")
             slots[slot(index)] = newValue
         }
     }
 
-    package var first: Element? { count == 0 ? nil : slots[head] }
-
+    @inlinable
     package mutating func append(_ element: Element) {
-        if count == slots.count { grow() }
-        slots[slot(count)] = element
-        count += 1
+        if filled == slots.count { grow() }
+        slots[slot(filled)] = element
+        filled &+= 1
     }
 
     /// Puts `element` before the first one.
+    @inlinable
     package mutating func prepend(_ element: Element) {
-        if count == slots.count { grow() }
-        head = (head + slots.count - 1) & (slots.count - 1)
+        if filled == slots.count { grow() }
+        head = (head &+ slots.count &- 1) & (slots.count &- 1)
         slots[head] = element
-        count += 1
+        filled &+= 1
     }
 
+    @inlinable
     package mutating func popFirst() -> Element? {
-        guard count > 0 else { return nil }
+        guard filled > 0 else { return nil }
         let element = slots[head].take()
-        head = (head + 1) & (slots.count - 1)
-        count -= 1
+        head = (head &+ 1) & (slots.count &- 1)
+        filled &-= 1
         return element
     }
 
+    /// Removes every element and keeps the memory.
+    @inlinable
     package mutating func removeAll() {
-        self = Deque()
+        while popFirst() != nil {}
+        head = 0
     }
 
     /// Removes every element that satisfies `predicate`, in linear time; the others keep their order.
+    @inlinable
     package mutating func removeAll(where predicate: (Element) -> Bool) {
-        var kept = Deque()
-        while let element = popFirst() {
-            if !predicate(element) { kept.append(element) }
+        for _ in 0..<filled {
+            if let element = popFirst(), !predicate(element) { append(element) }
         }
-        self = kept
     }
 
-    private func slot(_ index: Int) -> Int { (head + index) & (slots.count - 1) }
+    @inlinable
+    func slot(_ index: Int) -> Int { (head &+ index) & (slots.count &- 1) }
 
-    /// Doubles the ring; its size is always a power of two.
-    private mutating func grow() {
+    @inlinable
+    mutating func grow() {
         var larger: [Element?] = []
-        larger.reserveCapacity(max(8, slots.count * 2))
-        for index in 0..<count { larger.append(slots[slot(index)].take()) }
-        while larger.count < max(8, slots.count * 2) { larger.append(nil) }
+        let size = max(8, slots.count * 2)
+        larger.reserveCapacity(size)
+        for index in 0..<filled { larger.append(slots[slot(index)].take()) }
+        for _ in filled..<size { larger.append(nil) }
         slots = larger
         head = 0
     }

@@ -1,0 +1,148 @@
+public import TrunklineCore
+public import TrunklineIO
+import Synchronization
+
+/// From the first connect to the close.
+extension Client {
+    /// Connects now instead of on first use, and returns when the link is ready.
+    ///
+    /// - Throws: `unavailable` when `options.connecting.maximumAttempts` is set and reached, `closed`, or `cancelled`.
+    ///   Without that limit it goes on trying until then; bound it with `withTimeout`.
+    public nonisolated func connect() async throws(ClientError) {
+        let id = tickets.wrappingAdd(1, ordering: .relaxed).newValue
+        let error = await withTaskCancellationHandler {
+            await suspend { suspension in
+                mailbox.post(.connect(id, suspension))
+                if Task.isCancelled { mailbox.post(.cancelConnect(id)) }
+            }
+        } onCancel: {
+            mailbox.post(.cancelConnect(id))
+        }
+        if let error { throw error }
+    }
+
+    /// Closes in good order: requests that are out finish or meet their deadline, new ones fail with `closed`.
+    ///
+    /// Returns when the socket is closed; calling it again waits for the same end. Waits for
+    /// `options.requests.drainTimeout` (30 s) at most; if the calling task is cancelled, it closes at once.
+    public nonisolated func close() async {
+        mailbox.post(.close)
+        await withTaskCancellationHandler {
+            await awaitClosed()
+        } onCancel: {
+            mailbox.post(.closeNow)
+        }
+    }
+
+    /// Closes at once: requests that are out fail with `closed`, fate `unknown` or `notSent`.
+    public nonisolated func closeNow() async {
+        mailbox.post(.closeNow)
+        await awaitClosed()
+    }
+
+    /// Connects, and returns when the client is closed. Cancelling the task closes the client in good order.
+    ///
+    /// It has the shape that service-lifecycle frameworks ask for, so that adopting one is an empty extension in your
+    /// module.
+    public nonisolated func run() async throws {
+        let id = tickets.wrappingAdd(1, ordering: .relaxed).newValue
+        await withTaskCancellationHandler {
+            let _: ClientError? = await suspend { suspension in
+                mailbox.post(.connect(id, suspension))
+                mailbox.post(.cancelConnect(id))  // nobody waits for the link: it is only asked for
+            }
+            await awaitClosed()
+        } onCancel: {
+            mailbox.post(.close)
+        }
+    }
+
+    private nonisolated func awaitClosed() async {
+        await suspend { mailbox.post(.awaitClosed($0)) }
+    }
+
+    // MARK: On the loop
+
+    var isClosed: Bool { connection.assumeIsolated { $0.machine.state == .closed } }
+
+    func connect(_ id: UInt64, _ suspension: Suspension<ClientError?>) {
+        guard phase == .open else {
+            return suspension.resume(returning: ClientError(.closed, .notSent, "the client is closed"))
+        }
+        let isReady = connection.assumeIsolated { $0.link?.isEstablished ?? false }
+        guard !isReady else { return suspension.resume(returning: nil) }
+        connectWaiters[id] = suspension
+        connection.assumeIsolated { $0.want() }
+    }
+
+    func drain() {
+        guard phase == .open else { return }
+        phase = .draining
+        drainDeadline = loop.now.advanced(by: options.requests.drainTimeout)
+        failConnectWaiters()
+    }
+
+    /// Everything that was out has ended.
+    func endDraining() {
+        phase = .closed
+        drainDeadline = nil
+        connection.assumeIsolated { $0.drain() }
+    }
+
+    func closeAtOnce() {
+        guard !isClosed else { return }
+        phase = .closed
+        drainDeadline = nil
+        failRequests(ClientError(.closed, .notSent, "the client was closed"))
+        connection.assumeIsolated { $0.finishClosing() }
+    }
+
+    /// The connection is closed for good.
+    func closed() {
+        phase = .closed
+        failRequests(ClientError(.closed, .notSent, "the client was closed"))
+        failConnectWaiters()
+        for channel in channels { channel.finish() }
+        channels.removeAll()
+        for waiter in closeWaiters { waiter.resume() }
+        closeWaiters.removeAll()
+    }
+
+    private func failConnectWaiters() {
+        for waiter in connectWaiters.values {
+            waiter.resume(returning: ClientError(.closed, .notSent, "the client was closed"))
+        }
+        connectWaiters.removeAll()
+    }
+}
+
+/// Makes a client, runs `body` with it and closes it on every way out: in good order when `body` returns, at once when
+/// it throws.
+public nonisolated(nonsending) func withClient<Result>(
+    to endpoints: [Endpoint],
+    speaking codec: some FrameCodec,
+    options: ClientOptions = ClientOptions(),
+    on loops: EventLoops = .shared,
+    _ body: nonisolated(nonsending) (Client) async throws -> Result
+) async throws -> Result {
+    let client = Client(to: endpoints, speaking: codec, options: options, on: loops)
+    do {
+        let result = try await body(client)
+        await client.close()
+        return result
+    } catch {
+        await client.closeNow()
+        throw error
+    }
+}
+
+/// As `withClient` with a list of endpoints, for a single one.
+public nonisolated(nonsending) func withClient<Result>(
+    to endpoint: Endpoint,
+    speaking codec: some FrameCodec,
+    options: ClientOptions = ClientOptions(),
+    on loops: EventLoops = .shared,
+    _ body: nonisolated(nonsending) (Client) async throws -> Result
+) async throws -> Result {
+    try await withClient(to: [endpoint], speaking: codec, options: options, on: loops, body)
+}

@@ -1,0 +1,160 @@
+import Synchronization
+public import TrunklineCore
+import TrunklineIO
+
+/// Asking the server: what callers use, on any thread.
+extension Client {
+    // MARK: One request
+
+    /// Sends `request` and returns the server's response.
+    ///
+    /// - Parameter timeout: From this call until the response; `nil` for `options.requests.timeout` (8 s unless
+    ///   changed). At zero or below the call fails at once. When it expires the request is given up as by
+    ///   cancellation, and nothing else happens to the link.
+    /// - Throws: `rejected` when the response is an error (`error.response`), `timedOut`, `cancelled`,
+    ///   `connectionLost`, `protocolViolation`, `unavailable`, `overloaded`, `invalidRequest` or `closed`, each with
+    ///   the request's fate.
+    ///
+    /// Cancelling the task: a request that is not yet written is removed and never sent, fate `notSent`. One that is
+    /// written is given up at once, fate `unknown`: a cancel frame goes out if the protocol has one, and its serial is
+    /// not used again until the server answers or `options.requests.quarantine` has passed.
+    ///
+    /// Without a link the request waits for one until its deadline.
+    public nonisolated func send(_ request: Request, timeout: Duration? = nil) async throws(ClientError) -> Frame {
+        try await exchange(request.requestFrame, timeout: timeout, expectsResponse: true).get()
+    }
+
+    /// Sends `frame`, whose serial the client fills in, and returns the server's response.
+    ///
+    /// As `send` of a `Request`, for those who have a frame already.
+    public nonisolated func send(_ frame: Frame, timeout: Duration? = nil) async throws(ClientError) -> Frame {
+        try await exchange(frame, timeout: timeout, expectsResponse: true).get()
+    }
+
+    /// Sends `request` and returns the server's response as the request reads it.
+    ///
+    /// As `send` of a `Request`; further, an error thrown by `encode` becomes `invalidRequest`, fate `notSent`, and
+    /// one thrown by `decode` becomes `invalidRequest`, fate `answered`, with the error as its cause.
+    public nonisolated func send<Typed: TypedRequest>(
+        _ request: Typed,
+        timeout: Duration? = nil
+    ) async throws(ClientError) -> Typed.Response {
+        let frame = Frame(.request, type: Typed.type, body: try request.encodedBody())
+        let response = try await exchange(frame, timeout: timeout, expectsResponse: true).get()
+        do {
+            return try Typed.decode(response)
+        } catch {
+            throw ClientError(
+                .invalidRequest,
+                .answered,
+                "the response cannot be read as \(Typed.Response.self)",
+                response: response,
+                cause: error
+            )
+        }
+    }
+
+    /// Sends `request` as a one-way message and returns when the kernel has its last byte.
+    ///
+    /// That the kernel has it does not mean that the server will. Parameters and errors are those of `send`; no
+    /// response is awaited and no serial is taken.
+    public nonisolated func post(_ request: Request, timeout: Duration? = nil) async throws(ClientError) {
+        _ = try await exchange(request.requestFrame, timeout: timeout, expectsResponse: false).get()
+    }
+
+    private nonisolated func exchange(_ frame: Frame, timeout: Duration?, expectsResponse: Bool) async -> Outcome {
+        if Task.isCancelled { return .failure(.cancelledUnsent) }
+        let limit = timeout ?? options.requests.timeout
+        if let limit, limit <= .zero { return .failure(.expiredUnsent(limit)) }
+        let ticket = tickets.wrappingAdd(1, ordering: .relaxed).newValue
+        let deadline = limit.map { loop.now.advanced(by: $0) }
+        return await withTaskCancellationHandler {
+            await suspend { suspension in
+                let waiter = Waiter.caller(suspension)
+                if loop.isCurrent {
+                    // A caller pinned to the loop needs no mailbox: nothing else runs here now.
+                    assumeIsolated { client in
+                        client.takeOne { $0.register(ticket, frame, waiter, deadline, expectsResponse) }
+                    }
+                } else {
+                    mailbox.post(.send(ticket, frame, waiter, deadline: deadline, expectsResponse: expectsResponse))
+                }
+                // A cancellation since the handler was installed came before the request and was taken for a late one.
+                if Task.isCancelled { mailbox.post(.cancel(ticket...ticket)) }
+            }
+        } onCancel: {
+            mailbox.post(.cancel(ticket...ticket))
+        }
+    }
+
+    // MARK: Many requests
+
+    /// Sends `requests` together and returns their results, in the same order, when the last one has ended.
+    ///
+    /// Far cheaper per request than a `send` each. Every request succeeds or fails on its own. `timeout` counts for each
+    /// of them from this call. Cancelling the task cancels those that have no response yet.
+    public nonisolated func send(
+        all requests: some Collection<Request>,
+        timeout: Duration? = nil
+    ) async -> [Result<Frame, ClientError>] {
+        guard !requests.isEmpty else { return [] }
+        let limit = timeout ?? options.requests.timeout
+        if Task.isCancelled { return requests.map { _ in .failure(.cancelledUnsent) } }
+        if let limit, limit <= .zero { return requests.map { _ in .failure(.expiredUnsent(limit)) } }
+        let count = Ticket(requests.count)
+        let first = tickets.wrappingAdd(count, ordering: .relaxed).oldValue + 1
+        let deadline = limit.map { loop.now.advanced(by: $0) }
+        let frames = requests.map(\.requestFrame)
+        let range = first...(first + count - 1)
+        return await withTaskCancellationHandler {
+            await suspend { suspension in
+                let batch = Batch(count: frames.count, suspension)
+                mailbox.post(.sendAll(first: first, frames, batch, deadline: deadline))
+                if Task.isCancelled { mailbox.post(.cancel(range)) }
+            }
+        } onCancel: {
+            mailbox.post(.cancel(range))
+        }
+    }
+
+    // MARK: Requests as objects
+
+    /// Starts `request` and returns a handle on it, without waiting. Parameters and errors are those of `send`.
+    ///
+    /// Letting go of the handle does not cancel the request.
+    public nonisolated func start(_ request: Request, timeout: Duration? = nil) -> PendingRequest {
+        let ticket = tickets.wrappingAdd(1, ordering: .relaxed).newValue
+        let handle = PendingRequest { [mailbox] in mailbox.post(.cancel(ticket...ticket)) }
+        let limit = timeout ?? options.requests.timeout
+        if let limit, limit <= .zero {
+            handle.complete(.failure(.expiredUnsent(limit)))
+        } else {
+            let deadline = limit.map { loop.now.advanced(by: $0) }
+            mailbox.post(
+                .send(ticket, request.requestFrame, .handle(handle), deadline: deadline, expectsResponse: true)
+            )
+        }
+        return handle
+    }
+
+    /// Cancels every request that has not ended, as cancelling its task would.
+    public nonisolated func cancelAll() { mailbox.post(.cancelAll) }
+}
+
+extension TypedRequest {
+    fileprivate func encodedBody() throws(ClientError) -> Bytes {
+        do {
+            return try encode()
+        } catch {
+            throw ClientError(.invalidRequest, .notSent, "\(Self.self) cannot be encoded", cause: error)
+        }
+    }
+}
+
+extension ClientError {
+    fileprivate static var cancelledUnsent: ClientError { ClientError(.cancelled, .notSent, "cancelled before it was sent") }
+
+    fileprivate static func expiredUnsent(_ timeout: Duration) -> ClientError {
+        ClientError(.timedOut, .notSent, "a timeout of \(timeout) leaves no time")
+    }
+}

@@ -1,0 +1,133 @@
+import Synchronization
+public import TrunklineCore
+public import TrunklineIO
+
+/// A client of one service: many concurrent requests over one long-lived connection.
+///
+/// ```swift
+/// let client = Client(to: ["10.0.0.7:7000", "10.0.0.8:7000"], speaking: .standard)
+/// let reply = try await client.send(Request(type: 0x402, body: "hello"))
+/// await client.close()
+/// ```
+///
+/// It connects when it is first used, replaces a link that is lost, and stays until `close()`; a client that is let go
+/// without it closes its socket and ends its streams. All methods may be called from any task. Inside, everything
+/// happens on one event loop, which is this actor's executor: what callers say travels there through one mailbox, in
+/// order.
+public actor Client {
+    nonisolated let loop: any EventLoop
+    nonisolated let mailbox: Mailbox
+    nonisolated let options: ClientOptions
+    nonisolated let codec: any FrameCodec
+    nonisolated let tickets = Atomic<Ticket>(0)
+    /// The connection that carries the frames. Its `frames` belong to this client.
+    nonisolated let connection: Connection
+
+    /// Everyone who waits for a response, or to be written.
+    var table: RequestTable<Waiter>
+    /// Registered requests that wait their turn: the limit on requests in flight, or the high watermark, is reached.
+    var waiting = Deque<(ticket: Ticket, frame: Frame)>()
+    /// How many requests are admitted and have not left.
+    var inFlight = 0
+    /// What this batch has admitted, to be handed to the connection at its end.
+    var outgoing: [OutboundQueue.Item] = []
+    /// The position of the first of `outgoing`, and about how many bytes are out with all of them.
+    var outgoingPosition: OutboundPosition = 0
+    var outboundBytes = 0
+    var isAboveWatermark = false
+    var channels: [PushChannel] = []
+    var connectWaiters: [UInt64: Suspension<ClientError?>] = [:]
+    var closeWaiters: [Suspension<Void>] = []
+    var phase = Phase.open
+    var timer: LoopTimer?
+    /// The instant `timer` is armed for.
+    var armed: Instant?
+    /// The end of draining.
+    var drainDeadline: Instant?
+    var hadLink = false
+    var counters = Statistics()
+
+    enum Phase { case open, draining, closed }
+
+    /// The event loop: everything in this actor runs there.
+    public nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
+
+    /// The event loop as a task executor, for callers who want to pay no thread hop.
+    ///
+    /// A task that runs on it (`withTaskExecutorPreference(client.executor)`) registers its requests directly. It pays
+    /// with few requests in flight; with many, callers on the ordinary executor use the other processors. Code that
+    /// runs there must not block: it would hold up every connection of the loop.
+    public nonisolated var executor: any TaskExecutor { loop }
+
+    // MARK: Making one
+
+    /// A client of the service that answers at any of `endpoints`, tried in order. Nothing happens until it is used.
+    public init(
+        to endpoints: [Endpoint],
+        speaking codec: some FrameCodec,
+        options: ClientOptions = ClientOptions(),
+        on loops: EventLoops = .shared
+    ) {
+        loop = loops.next()
+        mailbox = Mailbox(loop: loop)
+        self.options = options
+        self.codec = codec
+        connection = Connection(to: endpoints, speaking: codec, options: options, loop: loop)
+        table = RequestTable(matching: codec.matching, quarantine: options.requests.quarantine)
+        unsafe mailbox.client = self
+    }
+
+    /// A client of the service at `endpoint`. Nothing happens until it is used.
+    public init(
+        to endpoint: Endpoint,
+        speaking codec: some FrameCodec,
+        options: ClientOptions = ClientOptions(),
+        on loops: EventLoops = .shared
+    ) {
+        self.init(to: [endpoint], speaking: codec, options: options, on: loops)
+    }
+
+    deinit {
+        // Callers of `send` hold the client, so those left are handles and streams.
+        let error = ClientError(.closed, .unknown, "the client was let go")
+        for (_, entry) in table.removeAll() { entry.waiter.resume(.failure(error)) }
+        for channel in channels { channel.finish() }
+        let connection = connection
+        loop.schedule(Completion { connection.assumeIsolated { $0.finishClosing() } })
+    }
+
+    // MARK: What is going on
+
+    /// The connection's present state and every one that follows, until the client is closed.
+    public nonisolated var states: AsyncStream<ConnectionState> { connection.states }
+
+    /// Counts since the client was made.
+    public struct Statistics: Sendable, Hashable {
+        /// Requests and one-way messages that were taken on.
+        public var requests = 0
+        /// Responses that reached their caller.
+        public var responses = 0
+        /// Responses to requests that had been given up.
+        public var lateResponses = 0
+        /// Responses that no request had asked for, or that came twice.
+        public var unknownResponses = 0
+        /// Pushes received.
+        public var pushes = 0
+        /// Frames that a client has no use for (requests, cancellations, parts).
+        public var unexpectedFrames = 0
+        /// Links established.
+        public var links = 0
+        /// Requests that have not ended yet.
+        public var pending = 0
+        /// Serial numbers that are held: by requests in flight, or by quarantine.
+        public var heldSerials = 0
+    }
+
+    /// Counts since the client was made.
+    public var statistics: Statistics {
+        var counters = counters
+        counters.pending = table.count
+        counters.heldSerials = table.heldSerials
+        return counters
+    }
+}

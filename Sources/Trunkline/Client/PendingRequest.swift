@@ -1,0 +1,85 @@
+public import TrunklineCore
+import TrunklineIO
+
+/// A request that is under way without anybody waiting for it: see `Client.start(_:timeout:)`.
+public final class PendingRequest: Sendable {
+    /// How far a request has come.
+    public enum State: Sendable, Hashable {
+        /// It waits to be written.
+        case queued
+        /// It is with the server.
+        case written
+        /// It ended with a response or an error.
+        case completed
+        /// It was cancelled.
+        case cancelled
+    }
+
+    private struct Progress {
+        var state = State.queued
+        var serial: SerialNumber?
+        var outcome: Outcome?
+        var waiters: [UInt64: Suspension<Outcome>] = [:]
+        var lastWaiter: UInt64 = 0
+    }
+
+    private let progress = Lock(Progress())
+    private let onCancel: @Sendable () -> Void
+
+    init(onCancel: @escaping @Sendable () -> Void) { self.onCancel = onCancel }
+
+    /// How far the request has come.
+    public var state: State { progress.withLock { $0.state } }
+
+    /// The serial number it went out under; `nil` while it waits its turn, 0 in protocols without serials.
+    public var serial: SerialNumber? { progress.withLock { $0.serial } }
+
+    /// Gives the request up, as cancelling the task of a `send` does. Without effect when it is over.
+    public func cancel() { onCancel() }
+
+    /// The response, awaited if need be, as often as you like.
+    ///
+    /// Cancelling the task that waits here cancels the request.
+    public var value: Frame {
+        get async throws(ClientError) { try await outcome().get() }
+    }
+
+    private func outcome() async -> Outcome {
+        await withTaskCancellationHandler {
+            await suspend { suspension in
+                let outcome = progress.withLock { progress in
+                    if progress.outcome == nil {
+                        progress.lastWaiter += 1
+                        progress.waiters[progress.lastWaiter] = suspension
+                    }
+                    return progress.outcome
+                }
+                if let outcome { suspension.resume(returning: outcome) }
+            }
+        } onCancel: {
+            onCancel()
+        }
+    }
+
+    // MARK: For the client
+
+    func admitted(as serial: SerialNumber) { progress.withLock { $0.serial = serial } }
+
+    func noteWritten() {
+        progress.withLock { if $0.state == .queued { $0.state = .written } }
+    }
+
+    func complete(_ outcome: Outcome) {
+        let waiters = progress.withLock { progress -> [Suspension<Outcome>] in
+            guard progress.outcome == nil else { return [] }
+            progress.outcome = outcome
+            if case .failure(let error) = outcome, error.code == .cancelled {
+                progress.state = .cancelled
+            } else {
+                progress.state = .completed
+            }
+            return exchange(&progress.waiters, with: [:]).sorted { $0.key < $1.key }.map(\.value)
+        }
+        for waiter in waiters { waiter.resume(returning: outcome) }
+    }
+}

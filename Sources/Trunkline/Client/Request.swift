@@ -1,0 +1,56 @@
+public import TrunklineCore
+
+/// What is asked of a server: a frame without the parts that the client fills in.
+public struct Request: Sendable, Hashable {
+    /// The protocol's number for this type of request.
+    public var type: UInt32
+    /// The message itself.
+    public var body: Bytes
+    var frame: Frame
+
+    /// A request of type `type` with `body`.
+    public init(type: UInt32 = 0, body: Bytes = Bytes()) {
+        self.type = type
+        self.body = body
+        frame = Frame(.request)
+    }
+
+    /// A named header field that the protocol's layout declares; see `Frame`.
+    public subscript(field: String) -> UInt64? {
+        get { frame[field] }
+        set { frame[field] = newValue }
+    }
+
+    /// The frame to send; its serial is given when it goes out.
+    var requestFrame: Frame {
+        var frame = frame
+        frame.type = type
+        frame.body = body
+        return frame
+    }
+}
+
+/// A request that knows how its body is made and how its response is read.
+///
+/// ```swift
+/// struct GetUser: TypedRequest {
+///     let id: Int
+///     static let type: UInt32 = 0x410
+///     func encode() -> Bytes { Bytes(utf8: "\(id)") }
+///     static func decode(_ response: Frame) -> User { User(name: String(response.body)) }
+/// }
+/// let user = try await client.send(GetUser(id: 7))
+/// ```
+public protocol TypedRequest: Sendable {
+    /// What the server's answer becomes.
+    associatedtype Response: Sendable
+
+    /// The protocol's number for this type of request.
+    static var type: UInt32 { get }
+
+    /// The body. An error thrown here becomes `invalidRequest`, fate `notSent`.
+    func encode() throws -> Bytes
+
+    /// Reads the server's answer. An error thrown here becomes `invalidRequest`, fate `answered`.
+    static func decode(_ response: Frame) throws -> Response
+}

@@ -1,0 +1,120 @@
+/// Why a request, or the client itself, failed, and what became of the request.
+public struct ClientError: Error, Sendable {
+    /// Who failed, and how.
+    public enum Code: Sendable, Hashable {
+        /// The caller's task, or its handle, was cancelled.
+        case cancelled
+        /// The deadline passed.
+        case timedOut
+        /// The link was lost after the request, or part of it, was written.
+        case connectionLost
+        /// No server could be reached.
+        case unavailable
+        /// The client was closed by us.
+        case closed
+        /// The server answered with an error: see `response`.
+        case rejected
+        /// The server broke the protocol. The link is replaced.
+        case protocolViolation
+        /// The request cannot be sent, or its response cannot be read, as the caller asked.
+        case invalidRequest
+        /// A limit of this client is reached.
+        case overloaded
+        /// TLS could not be established.
+        case tlsFailed
+    }
+
+    /// What became of a request.
+    public enum Fate: Sendable, Hashable {
+        /// No byte of it reached the socket: it is safe to send it again.
+        case notSent
+        /// Some or all of it was written and no answer came: the server may have carried it out, or not.
+        case unknown
+        /// The server answered it.
+        case answered
+    }
+
+    /// One failed attempt to connect.
+    public struct Attempt: Sendable {
+        /// Where to.
+        public let endpoint: Endpoint
+        /// Why it failed.
+        public let cause: any Error
+    }
+
+    /// Boxed, so that a result is no larger for the errors it rarely holds.
+    private final class Storage: Sendable {
+        let code: Code
+        let fate: Fate
+        let message: String
+        let endpoint: Endpoint?
+        let attempts: [Attempt]
+        let response: Frame?
+        let cause: (any Error)?
+
+        init(
+            code: Code,
+            fate: Fate,
+            message: String,
+            endpoint: Endpoint?,
+            attempts: [Attempt],
+            response: Frame?,
+            cause: (any Error)?
+        ) {
+            self.code = code
+            self.fate = fate
+            self.message = message
+            self.endpoint = endpoint
+            self.attempts = attempts
+            self.response = response
+            self.cause = cause
+        }
+    }
+
+    private let storage: Storage
+
+    package init(
+        _ code: Code,
+        _ fate: Fate,
+        _ message: String,
+        endpoint: Endpoint? = nil,
+        attempts: [Attempt] = [],
+        response: Frame? = nil,
+        cause: (any Error)? = nil
+    ) {
+        storage = Storage(
+            code: code,
+            fate: fate,
+            message: message,
+            endpoint: endpoint,
+            attempts: attempts,
+            response: response,
+            cause: cause
+        )
+    }
+
+    /// Who failed, and how.
+    public var code: Code { storage.code }
+    /// What became of the request.
+    public var fate: Fate { storage.fate }
+    /// What happened, for people.
+    public var message: String { storage.message }
+    /// The server it happened with; `nil` where there was none.
+    public var endpoint: Endpoint? { storage.endpoint }
+    /// The latest failed attempts to connect since the last link, oldest first, at most eight.
+    public var attempts: [Attempt] { storage.attempts }
+    /// The server's answer, with its status and body, when `code` is `rejected`.
+    public var response: Frame? { storage.response }
+    /// The error underneath: a `TransportError`, a `FrameError`, or one that your own code threw.
+    public var cause: (any Error)? { storage.cause }
+}
+
+extension ClientError: CustomStringConvertible {
+    /// Code, fate, message, endpoint and cause in one line.
+    public var description: String {
+        var text = "\(code) (\(fate)): \(message)"
+        if let endpoint { text += " [\(endpoint)]" }
+        if let cause { text += "; \(cause)" }
+        return text
+    }
+}

@@ -1,0 +1,65 @@
+/// How a client or a connection behaves. The defaults suit a server that talks to another in the same region.
+public struct ClientOptions: Sendable {
+    /// Establishing links.
+    public struct Connecting: Sendable {
+        /// From the start of an attempt until its link is ready, name resolution included. Default 3 s.
+        public var timeout: Duration = .seconds(3)
+        /// How long to wait between rounds of attempts, and before the first attempt after a lost link.
+        public var backoff = Backoff()
+        /// After how many failed attempts in a row callers who wait are told `unavailable`; `nil`, the default, for
+        /// never: they wait until their own deadline. The next request starts over.
+        public var maximumAttempts: Int?
+        /// How long a link must last for the back-off to start anew after it. Default 10 s.
+        public var stableAfter: Duration = .seconds(10)
+        /// Sends small segments at once (TCP_NODELAY). Default true.
+        public var noDelay = true
+        /// Lets the kernel probe an idle server (SO_KEEPALIVE). Default true.
+        public var keepAlive = true
+    }
+
+    /// Requests and their responses.
+    public struct Requests: Sendable {
+        /// From the call until the response, for calls that do not say otherwise; `nil` for no limit. Default 8 s.
+        public var timeout: Duration? = .seconds(8)
+        /// How many requests may be out, or on their way, at once; the others wait their turn. Default 65,536, at
+        /// least 1.
+        public var maximumInFlight = 65_536
+        /// How many requests may wait their turn; one more fails with `overloaded`. Default 1,000,000.
+        public var maximumWaiting = 1_000_000
+        /// How long the serial number of a request that was given up is kept from use if the server does not answer
+        /// it. Default 60 s.
+        public var quarantine: Duration = .seconds(60)
+        /// How long `close()` waits for requests that have no deadline, or a later one. Default 30 s.
+        public var drainTimeout: Duration = .seconds(30)
+    }
+
+    /// Bytes on their way out.
+    public struct Outbound: Sendable {
+        /// From so many bytes on, requests wait their turn. Default 1 MiB.
+        public var highWatermark = 1024 * 1024
+        /// Below so many bytes they go on. Default 256 KiB; held at or below `highWatermark`.
+        public var lowWatermark = 256 * 1024
+    }
+
+    /// Bytes on their way in.
+    public struct Inbound: Sendable {
+        /// A link with more bytes than this that are no complete frame is closed as a protocol violation: the last
+        /// resort against a codec without a limit of its own. Default 256 MiB.
+        public var maximumUndecoded = 256 * 1024 * 1024
+    }
+
+    /// Establishing links.
+    public var connecting = Connecting()
+    /// Requests and their responses.
+    public var requests = Requests()
+    /// Bytes on their way out.
+    public var outbound = Outbound()
+    /// Bytes on their way in.
+    public var inbound = Inbound()
+
+    /// The defaults.
+    public init() {}
+
+    /// The defaults but for what `change` changes.
+    public init(_ change: (inout ClientOptions) -> Void) { change(&self) }
+}

@@ -1,0 +1,230 @@
+public import TrunklineCore
+public import TrunklineIO
+
+/// One persistent connection to one of several servers: it owns the socket, replaces it when it is lost, and carries
+/// frames both ways.
+///
+/// `Client` adds requests and responses on top. Use a connection alone for protocols that have none:
+///
+/// ```swift
+/// let connection = Connection(to: "feed.internal:9000", speaking: .standard)
+/// try await connection.write(Frame(.request, type: 0x410, body: "hello"))
+/// for await frame in connection.frames { … }
+/// await connection.close()
+/// ```
+///
+/// It connects when it is first used, and from then on until it is closed. All of its work happens on its event loop.
+public actor Connection {
+    nonisolated let loop: any EventLoop
+    nonisolated let options: ClientOptions
+    /// Every link starts with a copy.
+    let codec: any FrameCodec
+
+    var machine: ReconnectMachine
+    /// The socket of the attempt that is under way, or of the link that is ready.
+    var link: Link?
+    /// Addresses of the attempt under way that were not tried yet.
+    var untriedAddresses: [SocketAddress] = []
+    /// Fires at the end of an attempt's time or of a back-off.
+    var timer: LoopTimer?
+    /// Outlives links: what has not started goes out on the next one.
+    var outbound = OutboundQueue()
+    /// The latest failed attempts since the last link, oldest first.
+    var attempts: [ClientError.Attempt] = []
+    /// Why there is no link.
+    var lastCause: (any Error)?
+    var isFlushing = false
+    var isAboveWatermark = false
+    /// Closing: the link ends as soon as everything is written.
+    var isDraining = false
+    /// Reading is suspended by the owner.
+    var isPaused = false
+    /// Reused from batch to batch.
+    var decoded: [Frame] = []
+
+    weak var owner: (any ConnectionOwner)?
+
+    // Without an owner only:
+
+    /// Frames that were read and not yet asked for. At most one batch of reading.
+    var inbox = Deque<Frame>()
+    /// Who asks for the next frame.
+    var readers: [UInt64: Suspension<Frame?>] = [:]
+    /// Who waits for a frame to be written.
+    var writers: [Ticket: (position: OutboundPosition, continuation: Writer)] = [:]
+    typealias Writer = Suspension<ClientError?>
+
+    var lastTicket: Ticket = 0
+    var stateStreams: [UInt64: AsyncStream<ConnectionState>.Continuation] = [:]
+    var closeWaiters: [Suspension<Void>] = []
+
+    /// The event loop: everything in this actor runs there.
+    public nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
+
+    /// A connection to the first of `endpoints` that answers. Nothing happens until it is used.
+    public init(
+        to endpoints: [Endpoint],
+        speaking codec: some FrameCodec,
+        options: ClientOptions = ClientOptions(),
+        on loops: EventLoops = .shared
+    ) {
+        self.init(to: endpoints, speaking: codec, options: options, loop: loops.next())
+    }
+
+    /// A connection to `endpoint`. Nothing happens until it is used.
+    public init(
+        to endpoint: Endpoint,
+        speaking codec: some FrameCodec,
+        options: ClientOptions = ClientOptions(),
+        on loops: EventLoops = .shared
+    ) {
+        self.init(to: [endpoint], speaking: codec, options: options, loop: loops.next())
+    }
+
+    init(to endpoints: [Endpoint], speaking codec: any FrameCodec, options: ClientOptions, loop: any EventLoop) {
+        self.loop = loop
+        self.options = options
+        self.codec = codec
+        var policy = ReconnectMachine.Policy()
+        policy.backoff = options.connecting.backoff
+        policy.maximumAttempts = options.connecting.maximumAttempts.map { max(1, $0) }
+        policy.stableAfter = options.connecting.stableAfter
+        machine = ReconnectMachine(endpoints: endpoints, policy: policy, seed: loop.randomSeed())
+    }
+
+    deinit {
+        // Letting go of the link closes its socket. Streams end; whoever waits for a frame or a write holds the
+        // actor by calling it, so nobody is left.
+        for stream in stateStreams.values { stream.finish() }
+    }
+
+    // MARK: State
+
+    /// What the connection is doing now.
+    public var state: ConnectionState {
+        if isDraining && machine.state != .closed { return .draining }
+        switch machine.state {
+        case .idle: return .idle
+        case .connecting(let attempt): return .connecting(attempt.endpoint, attempt: attempt.number)
+        case .ready(let session):
+            guard let link else { return .idle }
+            return .ready(link.endpoint, session: session)
+        case .waiting(let until, let attempt):
+            return .waiting(delay: max(.zero, until.since(loop.now)), attempt: attempt)
+        case .closed: return .closed
+        }
+    }
+
+    /// The present state and every one that follows, until the connection is closed. Each access is a stream of its
+    /// own; a reader that falls more than 64 states behind misses the oldest.
+    public nonisolated var states: AsyncStream<ConnectionState> {
+        let (stream, continuation) = AsyncStream.makeStream(
+            of: ConnectionState.self,
+            bufferingPolicy: .bufferingNewest(64)
+        )
+        loop.schedule(Completion { [weak self] in
+            guard let self else { return continuation.finish() }
+            self.assumeIsolated { $0.add(continuation) }
+        })
+        return stream
+    }
+
+    private func add(_ stream: AsyncStream<ConnectionState>.Continuation) {
+        stream.yield(state)
+        guard machine.state != .closed else { return stream.finish() }
+        lastTicket += 1
+        let id = lastTicket
+        stateStreams[id] = stream
+        stream.onTermination = { [weak self] _ in
+            guard let self else { return }
+            self.loop.schedule(Completion { [weak self] in self?.assumeIsolated { $0.stateStreams[id] = nil } })
+        }
+    }
+
+    func publishState() {
+        let state = state
+        for stream in stateStreams.values { stream.yield(state) }
+        guard state == .closed else { return }
+        for stream in stateStreams.values { stream.finish() }
+        stateStreams.removeAll()
+    }
+
+    // MARK: Closing
+
+    /// Writes out what is queued, if there is a link to write it to, and closes. Returns when the socket is closed.
+    ///
+    /// What cannot be written fails with `closed`; a peer that stops reading is waited for no longer than
+    /// `options.requests.drainTimeout`. Calling it again waits for the same end.
+    public func close() async {
+        drain()
+        await waitUntilClosed()
+    }
+
+    /// Closes at once; what is queued fails with `closed`.
+    public func closeNow() {
+        finishClosing()
+    }
+
+    func waitUntilClosed() async {
+        guard machine.state != .closed else { return }
+        await suspend { closeWaiters.append($0) }
+    }
+
+    /// Begins to close: the link ends when everything is written.
+    func drain() {
+        guard machine.state != .closed, !isDraining else { return }
+        isDraining = true
+        guard case .ready = machine.state, !outbound.isEmpty else { return finishClosing() }
+        arm(at: loop.now.advanced(by: options.requests.drainTimeout))
+        publishState()
+        scheduleFlush()
+    }
+
+    func finishClosing() {
+        guard machine.state != .closed else { return }
+        machine.close()
+        arm(at: nil)
+        if let link {
+            if link.isEstablished { Lingering.close(link.transport, on: loop) } else { link.transport.close() }
+        }
+        link = nil
+        outbound.linkLost()
+        _ = outbound.removeAll()
+        failWriters(ClientError(.closed, .notSent, "the connection was closed")) { _ in true }
+        for reader in readers.values { reader.resume(returning: nil) }
+        readers.removeAll()
+        publishState()
+        owner?.connection(did: .closed)
+        let waiters = closeWaiters
+        closeWaiters.removeAll()
+        for waiter in waiters { waiter.resume() }
+    }
+
+    // MARK: The timer
+
+    func arm(at deadline: Instant?) {
+        let timer = timer ?? LoopTimer(target: self)
+        self.timer = timer
+        loop.arm(timer, at: deadline)
+    }
+}
+
+extension Connection: TimerTarget {
+    package nonisolated func timerFired() {
+        assumeIsolated { $0.timerExpired() }
+    }
+
+    private func timerExpired() {
+        if isDraining { return finishClosing() }
+        switch machine.state {
+        case .connecting(let attempt):
+            let error = TransportError(
+                .timedOut,
+                "connecting to \(attempt.endpoint): no link within \(options.connecting.timeout)"
+            )
+            attemptFailed(attempt.id, error)
+        case .waiting: perform(machine.timerFired(at: loop.now))
+        case .idle, .ready, .closed: break
+        }
+    }
+}

@@ -1,0 +1,28 @@
+import TrunklineCore
+
+/// Who is told at once, on the loop, of everything that happens on a connection: its client.
+protocol ConnectionOwner: AnyObject, Sendable {
+    /// Called within the connection's isolation; the owner shares its loop.
+    func connection(did event: ConnectionEvent)
+}
+
+enum ConnectionEvent: Sendable {
+    /// A link is usable.
+    case ready(session: UInt64)
+    /// Complete frames, in order.
+    case received([Frame])
+    /// These one-way frames are with the kernel, to the last byte.
+    case wrote([Ticket])
+    /// These frames cannot be encoded and are out of the queue.
+    case refused([(ticket: Ticket, error: FrameError)])
+    /// Bytes went out, so there may be room below the low watermark.
+    case drained
+    /// The link is gone.
+    case lost(any Error)
+    /// An attempt has failed and others follow.
+    case attemptFailed
+    /// Every attempt that the policy allows has failed; no other follows until somebody wants a link.
+    case unavailable
+    /// For good.
+    case closed
+}

@@ -1,0 +1,15 @@
+import TrunklineCore
+import TrunklineIO
+
+/// One socket, from the start of its attempt to its end. A new link is a new value: nothing of the old one survives.
+struct Link {
+    /// The number of the attempt, and of the session when it succeeds.
+    let session: UInt64
+    let endpoint: Endpoint
+    let transport: any Transport
+    /// Encodes and decodes for this link alone.
+    var codec: any FrameCodec
+    var received = ReceiveBuffer()
+    /// False while the socket is connecting.
+    var isEstablished = false
+}

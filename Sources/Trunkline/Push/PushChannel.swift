@@ -1,0 +1,109 @@
+import TrunklineCore
+import TrunklineIO
+
+/// Carries pushes from the loop to the tasks that iterate one stream.
+final class PushChannel: Sendable {
+    private struct State {
+        var buffer: PushBuffer
+        var isFinished = false
+        /// Why the stream ended before the client was closed.
+        var failure: ClientError?
+        /// Whether reading from the socket is suspended on account of this buffer.
+        var suspendsReading = false
+        var waiters: [UInt64: Suspension<Push?>] = [:]
+        var lastWaiter: UInt64 = 0
+    }
+
+    private let state: Lock<State>
+    private let types: ClosedRange<UInt32>?
+    private let mailbox: Mailbox
+
+    init(types: ClosedRange<UInt32>?, buffer: PushBuffer, mailbox: Mailbox) {
+        self.types = types
+        self.mailbox = mailbox
+        state = Lock(State(buffer: buffer))
+    }
+
+    // MARK: On the loop
+
+    func wants(_ frame: Frame) -> Bool { types?.contains(frame.type) ?? true }
+
+    /// Whether reading from the socket is suspended on account of this buffer.
+    var suspendsReading: Bool { state.withLock { $0.suspendsReading } }
+
+    func offer(_ frame: Frame) {
+        update { state in
+            switch state.buffer.offer(frame) {
+            case .taken: break
+            case .takenButFull: state.suspendsReading = true
+            case .overflow:
+                state.failure = ClientError(.overloaded, .answered, "more pushes than the buffer of this stream holds")
+                state.isFinished = true
+            }
+        }
+    }
+
+    func noteReconnected() { update { $0.buffer.noteReconnected() } }
+
+    /// No more pushes come; those in the buffer can still be taken.
+    func finish() { update { $0.isFinished = true } }
+
+    /// Changes the state and lets those who wait have what has come.
+    private func update(_ change: (inout State) -> Void) {
+        let served = state.withLock { state -> [(Suspension<Push?>, Push?)] in
+            guard !state.isFinished else { return [] }
+            change(&state)
+            var served: [(Suspension<Push?>, Push?)] = []
+            while let id = state.waiters.keys.min() {
+                let element = Self.take(from: &state)
+                guard element != nil || state.isFinished, let waiter = state.waiters.removeValue(forKey: id) else { break }
+                served.append((waiter, element))
+            }
+            return served
+        }
+        for (waiter, element) in served { waiter.resume(returning: element) }
+    }
+
+    /// The next element, in order: what is buffered, then the reason of the end.
+    private static func take(from state: inout State) -> Push? {
+        if let element = state.buffer.next() { return Push(element) }
+        if state.isFinished, let failure = state.failure.take() { return .failed(failure) }
+        return nil
+    }
+
+    // MARK: From any task
+
+    func next() async -> Push? {
+        let id = state.withLock { state -> UInt64 in
+            state.lastWaiter += 1
+            return state.lastWaiter
+        }
+        let element: Push? = await withTaskCancellationHandler {
+            await suspend { suspension in
+                let (isReady, element) = state.withLock { state -> (Bool, Push?) in
+                    if Task.isCancelled { return (true, nil) }
+                    if let element = Self.take(from: &state) { return (true, element) }
+                    if state.isFinished { return (true, nil) }
+                    state.waiters[id] = suspension
+                    return (false, nil)
+                }
+                if isReady { suspension.resume(returning: element) }
+            }
+        } onCancel: {
+            state.withLock { $0.waiters.removeValue(forKey: id) }?.resume(returning: nil)
+        }
+        let mayResume = state.withLock { state in
+            guard state.suspendsReading, state.buffer.isRoomy else { return false }
+            state.suspendsReading = false
+            return true
+        }
+        if mayResume { mailbox.post(.resumeReading) }
+        return element
+    }
+
+    /// Nobody iterates the stream any more.
+    func abandon() {
+        finish()
+        mailbox.post(.unsubscribe(self))
+    }
+}

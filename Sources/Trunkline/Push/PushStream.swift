@@ -1,0 +1,112 @@
+public import TrunklineCore
+
+/// One element of a stream of pushes.
+public enum Push: Sendable {
+    /// A message that the server sent on its own account.
+    case message(Frame)
+    /// Pushes are missing at this place: so many that were dropped because the stream's buffer was full.
+    case dropped(Int)
+    /// The link was replaced at this place; whether the server pushed anything meanwhile is not known.
+    case reconnected
+    /// The last element of a stream that could not keep up under the policy `.fail`.
+    case failed(ClientError)
+
+    init(_ element: PushBuffer.Element) {
+        switch element {
+        case .frame(let frame): self = .message(frame)
+        case .dropped(let count): self = .dropped(count)
+        case .reconnected: self = .reconnected
+        }
+    }
+}
+
+/// How much a stream of pushes holds for a reader that is slow, and what happens beyond that.
+public struct PushBuffering: Sendable {
+    /// What happens to a push that finds the buffer full.
+    public enum Overflow: Sendable, Hashable {
+        /// The stream ends with the element `.failed`, code `overloaded`; the pushes before it can still be read.
+        case fail
+        /// The oldest pushes give way; an element `.dropped` stands in their place.
+        case dropOldest
+        /// The new push is lost; an element `.dropped` stands in its place.
+        case dropNewest
+        /// Nothing more is read from the socket until the reader has caught up. TCP pushes back on the server, and
+        /// *replies wait too*: a reader that in turn waits for a reply deadlocks until the reply's deadline.
+        case suspendReading
+    }
+
+    /// How many pushes are held. Default 1,024, at least 1.
+    public var maximumCount = 1024
+    /// How many bytes of bodies are held; one push of any size always fits. Default 8 MiB.
+    public var maximumBytes = 8 * 1024 * 1024
+    /// What happens beyond that. Default `.dropOldest`.
+    public var overflow = Overflow.dropOldest
+
+    /// Makes a description of a buffer.
+    public init(
+        maximumCount: Int = 1024,
+        maximumBytes: Int = 8 * 1024 * 1024,
+        overflow: Overflow = .dropOldest
+    ) {
+        self.maximumCount = maximumCount
+        self.maximumBytes = maximumBytes
+        self.overflow = overflow
+    }
+
+    var buffer: PushBuffer {
+        let policy: PushBuffer.Overflow =
+            switch overflow {
+            case .fail: .fail
+            case .dropOldest: .dropOldest
+            case .dropNewest: .dropNewest
+            case .suspendReading: .suspendReading
+            }
+        return PushBuffer(maximumCount: maximumCount, maximumBytes: maximumBytes, policy: policy)
+    }
+}
+
+/// What the server pushes, from the moment the stream was made until the client is closed, across reconnects.
+///
+/// A consumer that is slow, cancelled or gone affects only its own stream: every stream has a bounded buffer. Letting go
+/// of the stream and its iterators ends it. Several iterators of one stream share its elements, each goes to one;
+/// to see every push twice make two streams.
+public struct PushStream: AsyncSequence, Sendable {
+    /// A message, or a gap.
+    public typealias Element = Push
+    /// Iterating never throws.
+    public typealias Failure = Never
+
+    /// Ends the channel when nobody can iterate it any more.
+    final class Subscription: Sendable {
+        let channel: PushChannel
+        init(_ channel: PushChannel) { self.channel = channel }
+        deinit { channel.abandon() }
+    }
+
+    let subscription: Subscription
+
+    init(_ channel: PushChannel) { subscription = Subscription(channel) }
+
+    /// Takes elements off a stream.
+    public struct AsyncIterator: AsyncIteratorProtocol {
+        let subscription: Subscription
+
+        /// The next element; `nil` at the end, and when the calling task is cancelled.
+        public mutating func next() async -> Push? { await subscription.channel.next() }
+
+        /// The next element; `nil` at the end, and when the calling task is cancelled.
+        public mutating func next(isolation actor: isolated (any Actor)?) async -> Push? {
+            await subscription.channel.next()
+        }
+    }
+
+    /// An iterator; see `PushStream` for what several of them do.
+    public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(subscription: subscription) }
+
+    /// The messages alone, for consumers to whom gaps make no difference.
+    public var messages: AsyncCompactMapSequence<PushStream, Frame> {
+        compactMap { push in
+            if case .message(let frame) = push { frame } else { nil }
+        }
+    }
+}

@@ -1,0 +1,43 @@
+/// Runs `operation` and cancels it when it takes longer than `timeout`, counted from the call: one deadline over
+/// everything that it does.
+///
+/// ```swift
+/// try await withTimeout(.seconds(2)) {
+///     async let a = client.send(first), b = client.send(second)
+///     return try await (a, b)
+/// }
+/// ```
+///
+/// Requests inside are cancelled as by their task: cancel frames go out. It returns when `operation` has, so an
+/// operation that does not heed cancellation delays the expiry; everything in this package heeds it.
+///
+/// - Parameter clock: What measures the time; a simulation passes its own.
+/// - Throws: `timedOut` on expiry, with the fate of the request that was cancelled by it (`unknown` if the operation
+///   threw something else); otherwise what `operation` throws.
+public func withTimeout<Value: Sendable>(
+    _ timeout: Duration,
+    clock: some Clock<Duration> = ContinuousClock(),
+    _ operation: @escaping @Sendable () async throws -> Value
+) async throws -> Value {
+    try await withThrowingTaskGroup(of: Value?.self) { group in
+        group.addTask { try await operation() }
+        group.addTask {
+            try? await clock.sleep(for: timeout)  // cancelled when the operation was faster
+            return nil
+        }
+        defer { group.cancelAll() }
+        if let first = try await group.next(), let value = first { return value }
+        try Task.checkCancellation()
+        group.cancelAll()
+        let expired = "no result within \(timeout)"
+        do {
+            // The operation may still have succeeded: what it has done must not be lost.
+            if let last = try await group.next(), let value = last { return value }
+        } catch let error as ClientError where error.code == .cancelled {
+            throw ClientError(.timedOut, error.fate, expired, endpoint: error.endpoint, cause: error.cause)
+        } catch is CancellationError {
+            throw ClientError(.timedOut, .unknown, expired)
+        }
+        throw ClientError(.timedOut, .unknown, expired)
+    }
+}

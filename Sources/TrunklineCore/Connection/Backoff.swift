@@ -1,0 +1,33 @@
+/// How long to wait before the next attempt to connect: exponential, with full jitter.
+///
+/// The wait before round *n* (from 0) is drawn evenly from zero to `min(cap, base × factorⁿ)`, the first wait
+/// included, so that many clients that lost the same server do not come back together.
+public struct Backoff: Sendable, Hashable {
+    /// The longest first wait. Default 200 ms; less than zero counts as zero.
+    public var base: Duration = .milliseconds(200)
+    /// By how much the longest wait grows from round to round. Default 2; less than 1 counts as 1.
+    public var factor: Double = 2
+    /// No wait is longer. Default 30 s.
+    public var cap: Duration = .seconds(30)
+
+    /// The defaults: base 200 ms, factor 2, cap 30 s.
+    public init(base: Duration = .milliseconds(200), factor: Double = 2, cap: Duration = .seconds(30)) {
+        self.base = base
+        self.factor = factor
+        self.cap = cap
+    }
+
+    /// The longest wait before round `round`, counted from 0.
+    package func ceiling(round: Int) -> Duration {
+        let limit = Double(max(0, cap.clampedNanoseconds))
+        var nanoseconds = Double(max(0, base.clampedNanoseconds))
+        for _ in 0..<max(0, round) where nanoseconds < limit { nanoseconds *= max(1, factor) }
+        // Below 2⁶³ even where the cap is not: a Double that large would not fit.
+        return .nanoseconds(Int64(min(nanoseconds, limit, 9e18)))
+    }
+
+    /// The wait before round `round`.
+    package func delay(round: Int, using generator: inout some RandomNumberGenerator) -> Duration {
+        .nanoseconds(Int64.random(in: 0...ceiling(round: round).clampedNanoseconds, using: &generator))
+    }
+}

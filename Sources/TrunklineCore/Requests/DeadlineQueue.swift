@@ -1,0 +1,83 @@
+/// The deadlines of many requests in one queue, so that a request costs no timer of its own.
+///
+/// A heap whose entries are not removed when their request ends: dead entries are dropped when they come up, or all
+/// at once when they outnumber the living. Requests with the same timeout arrive in order of their deadlines, which
+/// makes inserting constant work in practice.
+package struct DeadlineQueue: Sendable {
+    @usableFromInline var heap: [Entry] = []
+
+    package struct Entry: Sendable, Equatable {
+        package var deadline: Instant
+        package var ticket: Ticket
+
+        @inlinable
+        init(deadline: Instant, ticket: Ticket) {
+            self.deadline = deadline
+            self.ticket = ticket
+        }
+    }
+
+    @inlinable
+    package init() {}
+
+    /// How many entries there are, dead ones included.
+    @inlinable
+    package var count: Int { heap.count }
+
+    /// No deadline is earlier than this; `nil` when there are none.
+    @inlinable
+    package var earliest: Instant? { heap.first?.deadline }
+
+    @inlinable
+    package mutating func insert(_ ticket: Ticket, deadline: Instant) {
+        heap.append(Entry(deadline: deadline, ticket: ticket))
+        siftUp(heap.count - 1)
+    }
+
+    /// Takes the next ticket whose deadline is not after `now`, dead or alive; `nil` when there is none.
+    @inlinable
+    package mutating func popDue(at now: Instant) -> Ticket? {
+        guard let first = heap.first, first.deadline <= now else { return nil }
+        heap.swapAt(0, heap.count - 1)
+        heap.removeLast()
+        siftDown(0)
+        return first.ticket
+    }
+
+    /// Whether dead entries outnumber the `alive` ones, so that it is time to `compact`.
+    @inlinable
+    package func isCrowded(alive: Int) -> Bool { heap.count > 2 * alive + 256 }
+
+    /// Drops the dead entries; `isAlive` tells which are not.
+    @inlinable
+    package mutating func compact(isAlive: (Ticket) -> Bool) {
+        heap.removeAll { !isAlive($0.ticket) }
+        for index in stride(from: heap.count / 2, through: 0, by: -1) { siftDown(index) }
+    }
+
+    @inlinable
+    mutating func siftUp(_ start: Int) {
+        var child = start
+        while child > 0 {
+            let parent = (child &- 1) / 2
+            guard heap[child].deadline < heap[parent].deadline else { return }
+            heap.swapAt(child, parent)
+            child = parent
+        }
+    }
+
+    @inlinable
+    mutating func siftDown(_ start: Int) {
+        var parent = start
+        while true {
+            var least = parent
+            let left = 2 &* parent &+ 1
+            if left < heap.count, heap[left].deadline < heap[least].deadline { least = left }
+            let right = left &+ 1
+            if right < heap.count, heap[right].deadline < heap[least].deadline { least = right }
+            guard least != parent else { return }
+            heap.swapAt(least, parent)
+            parent = least
+        }
+    }
+}

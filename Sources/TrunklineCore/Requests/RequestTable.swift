@@ -1,0 +1,228 @@
+/// Who waits for what on one client: the only place that knows, and removal is the only way out.
+///
+/// Every request is registered once, under its ticket, and leaves by exactly one of `answer`, `cancel`, `linkLost`,
+/// `take` or `removeAll`, each of which hands its waiter out. A waiter that has left can't be found again, so it can't
+/// be resumed twice, and a late or repeated response is an ordinary case.
+///
+///     registered ──admit──► admitted ──(its first byte is written)──► started ──answer──► gone
+///         └─────────────────────┴──── cancel: not sent ─── cancel: quarantine ┘
+package struct RequestTable<Waiter> {
+    /// A request that has not left.
+    package struct Entry {
+        package var waiter: Waiter
+        /// The protocol's type number, for the cancel frame.
+        package var type: UInt32
+        /// Given when the request is admitted; 0 before, and for one-way messages and in-order protocols.
+        package var serial: SerialNumber = 0
+        /// Where its frame is in the outbound order; 0 before it is admitted.
+        package var position: OutboundPosition = 0
+        /// Whether a response is to come; false for a one-way message, which waits to be written only.
+        package var expectsResponse: Bool
+
+        @inlinable
+        init(waiter: Waiter, type: UInt32, expectsResponse: Bool) {
+            self.waiter = waiter
+            self.type = type
+            self.expectsResponse = expectsResponse
+        }
+    }
+
+    @usableFromInline var entries = SequentialMap<Entry>()
+    @usableFromInline var deadlines = DeadlineQueue()
+    /// Serial matching: who holds which serial. `nil` for in-order protocols.
+    @usableFromInline var serials: SerialAllocator?
+    /// In-order matching: every admitted request whose response has not come, given up or not.
+    @usableFromInline var order = Deque<Place>()
+    @usableFromInline let quarantine: Duration
+
+    @usableFromInline
+    struct Place: Sendable {
+        @usableFromInline let ticket: Ticket
+        @usableFromInline let position: OutboundPosition
+
+        @usableFromInline
+        init(ticket: Ticket, position: OutboundPosition) {
+            self.ticket = ticket
+            self.position = position
+        }
+    }
+
+    package init(matching: ResponseMatching, quarantine: Duration) {
+        if case .serial(let range) = matching { serials = SerialAllocator(range) }
+        self.quarantine = quarantine
+    }
+
+    /// How many requests have not left.
+    @inlinable
+    package var count: Int { entries.count }
+
+    @inlinable
+    package var isEmpty: Bool { entries.isEmpty }
+
+    /// How many serials are held: by requests, or by quarantine.
+    package var heldSerials: Int { serials?.takenCount ?? 0 }
+
+    /// Everyone who has not left, in order.
+    package var tickets: [Ticket] { entries.sorted.map(\.key) }
+
+    @inlinable
+    package subscript(ticket: Ticket) -> Entry? { entries[ticket] }
+
+    // MARK: In
+
+    /// Takes a request in. `ticket` must be new.
+    @inlinable
+    package mutating func register(
+        _ ticket: Ticket,
+        waiter: Waiter,
+        type: UInt32,
+        expectsResponse: Bool,
+        deadline: Instant?
+    ) {
+        entries.insert(Entry(waiter: waiter, type: type, expectsResponse: expectsResponse), for: ticket)
+        if let deadline {
+            deadlines.insert(ticket, deadline: deadline)
+            if deadlines.isCrowded(alive: entries.count) {
+                let entries = entries
+                deadlines.compact { entries.contains($0) }
+            }
+        }
+    }
+
+    /// Lets a registered request go out at `position`; returns its serial, `nil` when every serial is held.
+    @inlinable
+    package mutating func admit(_ ticket: Ticket, at position: OutboundPosition) -> SerialNumber? {
+        guard var entry = entries[ticket] else { return nil }
+        if entry.expectsResponse {
+            if serials != nil {
+                guard let serial = serials?.take(for: ticket) else { return nil }
+                entry.serial = serial
+            } else {
+                order.append(Place(ticket: ticket, position: position))
+            }
+        }
+        entry.position = position
+        entries.insert(entry, for: ticket)
+        return entry.serial
+    }
+
+    // MARK: Out
+
+    /// What a response meets.
+    package enum Answer {
+        /// Hand it to this waiter.
+        case resume(Ticket, Waiter)
+        /// Its request was given up: drop it.
+        case late
+        /// No request ever asked for it, or it was answered already.
+        case unknown
+    }
+
+    /// A response has come: by its serial, or for the oldest request where the protocol has none.
+    @inlinable
+    package mutating func answer(_ serial: SerialNumber) -> Answer {
+        let ticket: Ticket
+        if serials != nil {
+            switch serials?.answered(serial) {
+            case .request(let holder)?: ticket = holder
+            case .late?: return .late
+            case .unknown?, nil: return .unknown
+            }
+        } else {
+            guard let place = order.popFirst() else { return .unknown }
+            ticket = place.ticket
+        }
+        guard let entry = entries.remove(ticket) else { return .late }
+        return .resume(ticket, entry.waiter)
+    }
+
+    /// What giving a request up asks for.
+    package enum Cancellation {
+        /// It has left already.
+        case none
+        /// It was never written: take it out of the outbound queue (when it has a position) and say so.
+        case notSent(Waiter, OutboundPosition)
+        /// The server has it, or part of it: tell the server if the protocol can.
+        case sent(Waiter, serial: SerialNumber, type: UInt32)
+    }
+
+    /// The caller, or its deadline, gives the request up. `hasStarted` tells whether any byte of it was written.
+    package mutating func cancel(
+        _ ticket: Ticket,
+        now: Instant,
+        hasStarted: (OutboundPosition) -> Bool
+    ) -> Cancellation {
+        guard let entry = entries.remove(ticket) else { return .none }
+        guard entry.position != 0 && hasStarted(entry.position) else {
+            forgetUnsent(ticket, entry)
+            return .notSent(entry.waiter, entry.position)
+        }
+        if entry.expectsResponse { serials?.quarantine(entry.serial, until: now.advanced(by: quarantine)) }
+        return .sent(entry.waiter, serial: entry.serial, type: entry.type)
+    }
+
+    /// Takes a request out that never reached the server (it could not be encoded) or needs no answer (it was one-way).
+    package mutating func take(_ ticket: Ticket) -> Waiter? {
+        guard let entry = entries.remove(ticket) else { return nil }
+        if entry.expectsResponse { forgetUnsent(ticket, entry) }
+        return entry.waiter
+    }
+
+    /// Nothing of it was sent, so nothing of it will be answered.
+    private mutating func forgetUnsent(_ ticket: Ticket, _ entry: Entry) {
+        guard entry.position != 0, entry.expectsResponse else { return }
+        if serials != nil {
+            serials?.release(entry.serial)
+        } else {
+            order.removeAll { $0.ticket == ticket }
+        }
+    }
+
+    /// The link is gone: hands out, in the order of their tickets, those whose answer can't come any more.
+    ///
+    /// The others have not started; they keep their serials and their places for the next link.
+    package mutating func linkLost(hasStarted: (OutboundPosition) -> Bool) -> [(ticket: Ticket, waiter: Waiter)] {
+        var lost: [(ticket: Ticket, waiter: Waiter)] = []
+        for (ticket, entry) in entries.sorted where entry.position != 0 && hasStarted(entry.position) {
+            entries.remove(ticket)
+            if entry.expectsResponse { serials?.release(entry.serial) }
+            lost.append((ticket, entry.waiter))
+        }
+        order.removeAll { hasStarted($0.position) }
+        serials?.linkLost()
+        return lost
+    }
+
+    /// Hands out everyone who waits, in the order of their tickets.
+    package mutating func removeAll() -> [(ticket: Ticket, entry: Entry)] {
+        let all = entries.sorted.map { (ticket: $0.key, entry: $0.value) }
+        for (ticket, entry) in all {
+            entries.remove(ticket)
+            if entry.expectsResponse, entry.position != 0 { serials?.release(entry.serial) }
+        }
+        order.removeAll()
+        return all
+    }
+
+    // MARK: Time
+
+    /// The next request whose deadline has passed at `now`; it is still in the table, to be cancelled.
+    package mutating func nextExpired(at now: Instant) -> Ticket? {
+        while let ticket = deadlines.popDue(at: now) {
+            if entries.contains(ticket) { return ticket }
+        }
+        serials?.endQuarantine(at: now)
+        return nil
+    }
+
+    /// When to look for expired requests and quarantines again; `nil` for never.
+    package var nextDeadline: Instant? {
+        switch (deadlines.earliest, serials?.nextQuarantineEnd) {
+        case (let a?, let b?): min(a, b)
+        case (let a, let b): a ?? b
+        }
+    }
+}
+
+extension RequestTable: Sendable where Waiter: Sendable {}
+extension RequestTable.Entry: Sendable where Waiter: Sendable {}

@@ -1,0 +1,108 @@
+/// A map for keys that are handed out in sequence and mostly given back soon: tickets and serial numbers.
+///
+/// The recent keys live in a ring indexed by the key's low bits, without hashing. An old key whose place is needed
+/// by a new one moves to a dictionary for stragglers.
+package struct SequentialMap<Value> {
+    /// Slot `key & mask` holds `key`'s value. The size is a power of two.
+    @usableFromInline var ring: [Slot]
+    @usableFromInline var stragglers: [UInt64: Value] = [:]
+    @usableFromInline var ringCount = 0
+
+    @usableFromInline
+    struct Slot {
+        @usableFromInline var key: UInt64
+        @usableFromInline var value: Value?
+
+        @inlinable
+        init(key: UInt64, value: Value?) {
+            self.key = key
+            self.value = value
+        }
+    }
+
+    @inlinable
+    package init() { ring = [] }
+
+    @inlinable
+    package var count: Int { ringCount + stragglers.count }
+
+    @inlinable
+    package var isEmpty: Bool { count == 0 }
+
+    @inlinable
+    func index(_ key: UInt64) -> Int { Int(truncatingIfNeeded: key) & (ring.count &- 1) }
+
+    @inlinable
+    package func contains(_ key: UInt64) -> Bool { self[key] != nil }
+
+    /// The value of `key`. Setting `nil` has no effect: removal has a name of its own.
+    @inlinable
+    package subscript(key: UInt64) -> Value? {
+        get {
+            guard !ring.isEmpty else { return nil }
+            let index = index(key)
+            if ring[index].key == key, let value = ring[index].value { return value }
+            return stragglers.isEmpty ? nil : stragglers[key]
+        }
+        set {
+            guard let newValue else { return }
+            insert(newValue, for: key)
+        }
+    }
+
+    @inlinable
+    package mutating func insert(_ value: Value, for key: UInt64) {
+        // Grown at half full, so that a place is rarely taken while the keys are in sequence.
+        if ringCount >= ring.count / 2 { grow() }
+        let index = index(key)
+        if ring[index].key == key || ring[index].value == nil {
+            if !stragglers.isEmpty, stragglers[key] != nil {
+                stragglers[key] = value
+                return
+            }
+            if ring[index].value == nil { ringCount += 1 }
+        } else if let old = ring[index].value {
+            stragglers[ring[index].key] = old
+        }
+        ring[index] = Slot(key: key, value: value)
+    }
+
+    /// Takes `key` and its value out; `nil` when it is not there.
+    @inlinable
+    @discardableResult
+    package mutating func remove(_ key: UInt64) -> Value? {
+        guard !ring.isEmpty else { return nil }
+        let index = index(key)
+        if ring[index].key == key, let value = ring[index].value.take() {
+            ringCount -= 1
+            return value
+        }
+        return stragglers.isEmpty ? nil : stragglers.removeValue(forKey: key)
+    }
+
+    /// Every key with its value, in ascending order of the keys.
+    package var sorted: [(key: UInt64, value: Value)] {
+        var all: [(key: UInt64, value: Value)] = stragglers.map { ($0.key, $0.value) }
+        for slot in ring {
+            if let value = slot.value { all.append((slot.key, value)) }
+        }
+        return all.sorted { $0.key < $1.key }
+    }
+
+    package mutating func removeAll() { self = SequentialMap() }
+
+    @usableFromInline
+    mutating func grow() {
+        let old = ring
+        ring = []
+        ring.reserveCapacity(max(16, old.count * 2))
+        for _ in 0..<max(16, old.count * 2) { ring.append(Slot(key: 0, value: nil)) }
+        ringCount = 0
+        for slot in old {
+            if let value = slot.value { insert(value, for: slot.key) }
+        }
+    }
+}
+
+extension SequentialMap: Sendable where Value: Sendable {}
+extension SequentialMap.Slot: Sendable where Value: Sendable {}

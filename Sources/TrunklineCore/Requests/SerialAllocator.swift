@@ -1,0 +1,91 @@
+/// Names one `send` within its client, from before it is registered until after it is over. Never used twice.
+package typealias Ticket = UInt64
+
+/// Hands out the serial numbers of one client and knows who holds each.
+///
+/// Serials go up and wrap around, skipping those in flight and those in quarantine. A serial is in quarantine after its
+/// request was given up but the server may still answer: the late answer must not reach another request.
+package struct SerialAllocator: Sendable {
+    package let range: ClosedRange<SerialNumber>
+    private var next: SerialNumber
+    /// Serials that are taken: by a request in flight (its ticket) or by quarantine (`nil`).
+    @usableFromInline var taken = SequentialMap<Holder>()
+    /// Quarantined serials in the order in which their quarantine ends. Those the server answered are skipped.
+    private var quarantine = Deque<(serial: SerialNumber, until: Instant)>()
+
+    @usableFromInline
+    enum Holder: Sendable {
+        case request(Ticket)
+        case quarantine(until: Instant)
+    }
+
+    package init(_ range: ClosedRange<SerialNumber>) {
+        self.range = range
+        next = range.lowerBound
+    }
+
+    /// How many serials are held, by requests or by quarantine.
+    package var takenCount: Int { taken.count }
+
+    /// Takes the next free serial for `ticket`; `nil` when every one is held (exhausted).
+    package mutating func take(for ticket: Ticket) -> SerialNumber? {
+        let (span, isAll) = (range.upperBound - range.lowerBound).addingReportingOverflow(1)
+        if !isAll, taken.count >= span { return nil }
+        while taken.contains(next) { advance() }
+        let serial = next
+        taken.insert(.request(ticket), for: serial)
+        advance()
+        return serial
+    }
+
+    private mutating func advance() { next = next == range.upperBound ? range.lowerBound : next + 1 }
+
+    /// Whose serial was answered, and frees it; `.unknown` when nobody holds it.
+    package mutating func answered(_ serial: SerialNumber) -> Answered {
+        switch taken.remove(serial) {
+        case .request(let ticket)?: .request(ticket)
+        case .quarantine?: .late
+        case nil: .unknown
+        }
+    }
+
+    package enum Answered: Equatable, Sendable {
+        case request(Ticket)
+        /// The request was given up: the answer is dropped and the serial is free again.
+        case late
+        case unknown
+    }
+
+    /// Gives back the serial of a request that never reached the server.
+    package mutating func release(_ serial: SerialNumber) { taken.remove(serial) }
+
+    /// Holds the serial of a request that was given up until the server answers it or `deadline` has passed.
+    package mutating func quarantine(_ serial: SerialNumber, until deadline: Instant) {
+        taken.insert(.quarantine(until: deadline), for: serial)
+        quarantine.append((serial, deadline))
+    }
+
+    /// Frees the serials whose quarantine is over at `now`.
+    package mutating func endQuarantine(at now: Instant) {
+        while let first = quarantine.first {
+            // An answer may have freed the serial, and another request taken it and been given up since.
+            guard case .quarantine(let until)? = taken[first.serial], until == first.until else {
+                _ = quarantine.popFirst()
+                continue
+            }
+            guard first.until <= now else { return }
+            _ = quarantine.popFirst()
+            taken.remove(first.serial)
+        }
+    }
+
+    /// When the next quarantine ends; `nil` when there is none.
+    package var nextQuarantineEnd: Instant? { quarantine.first?.until }
+
+    /// The link is gone, and with it every answer that could have come late.
+    package mutating func linkLost() {
+        while let entry = quarantine.popFirst() {
+            if case .quarantine? = taken[entry.serial] { taken.remove(entry.serial) }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
+/// A value behind a mutex. Never held while a continuation is created or resumed.
+///
+/// A pthread mutex, not `Synchronization.Mutex`: the thread sanitizer does not see the slow path of the latter and
+/// reports races that are none.
+///
+/// Sendable although the compiler can't see it: `state` is touched only between `lock` and `unlock`.
+@safe package final class Lock<State: ~Copyable>: @unchecked Sendable {
+    private let mutex: UnsafeMutablePointer<pthread_mutex_t>
+    private var state: State
+
+    package init(_ state: consuming sending State) {
+        self.state = state
+        unsafe mutex = .allocate(capacity: 1)
+        let code = unsafe pthread_mutex_init(mutex, nil)
+        precondition(code == 0, "pthread_mutex_init failed with \(code)")
+    }
+
+    deinit {
+        unsafe pthread_mutex_destroy(mutex)
+        unsafe mutex.deallocate()
+    }
+
+    /// Calls `body` with the value while no other thread can.
+    @inline(__always)
+    package func withLock<Result: ~Copyable>(_ body: (inout State) -> sending Result) -> sending Result {
+        unsafe pthread_mutex_lock(mutex)
+        defer { unsafe pthread_mutex_unlock(mutex) }
+        return body(&state)
+    }
+}

@@ -1,0 +1,266 @@
+import Synchronization
+package import TrunklineCore
+
+/// An event loop over real sockets: one thread, which runs until the process ends.
+package final class SocketEventLoop: EventLoop {
+    /// What other threads hand to the loop.
+    private struct Posted {
+        var jobs: [UnownedJob] = []
+        var work: [any LoopWork] = []
+        /// The loop waits, or is about to: whoever posts has to wake it, and the first who does says so.
+        var isSleeping = false
+    }
+
+    private let posted = Lock(Posted())
+    private let thread = Atomic<UInt>(0)
+    private let wakeDescriptor: Int32
+    /// Unsafe for the compiler, safe in truth: touched only by the loop's thread, which `assertCurrent` checks.
+    nonisolated(unsafe) private var state: State
+
+    /// What belongs to the loop's thread.
+    private struct State {
+        let poller: any Poller
+        var timers = TimerQueue()
+        var jobs: [UnownedJob] = []
+        var work: [any LoopWork] = []
+        var atEndOfTurn: [any LoopWork] = []
+        var sockets: [UInt64: Watched] = [:]
+        var lastID: UInt64 = 0
+        var ready: [Readiness] = []
+    }
+
+    private struct Watched {
+        weak var socket: (any WatchedSocket)?
+    }
+
+    init(name: String, mechanism: EventLoops.Mechanism) {
+        let poller: any Poller
+        #if os(Linux)
+            poller = mechanism == .epoll ? EpollPoller() : PollPoller()
+        #else
+            poller = PollPoller()
+        #endif
+        wakeDescriptor = poller.wakeDescriptor
+        unsafe state = State(poller: poller)
+        startThread(named: name) { self.run() }
+    }
+
+    // MARK: From any thread
+
+    package var now: Instant { monotonicNow() }
+
+    package var isCurrent: Bool { thread.load(ordering: .relaxed) == currentThread() }
+
+    package func schedule(_ work: any LoopWork) {
+        if isCurrent {
+            unsafe state.work.append(work)
+        } else {
+            post { $0.work.append(work) }
+        }
+    }
+
+    package func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        if isCurrent {
+            unsafe state.jobs.append(job)
+        } else {
+            post { $0.jobs.append(job) }
+        }
+    }
+
+    package func checkIsolated() {
+        precondition(isCurrent, "not on this event loop")
+    }
+
+    package func isIsolatingCurrentContext() -> Bool? { isCurrent }
+
+    package func randomSeed() -> UInt64 { .random(in: .min ... .max) }
+
+    private func post(_ change: (inout Posted) -> Void) {
+        let mustWake = posted.withLock { posted in
+            change(&posted)
+            defer { posted.isSleeping = false }
+            return posted.isSleeping
+        }
+        if mustWake { wake(wakeDescriptor) }
+    }
+
+    // MARK: On the loop
+
+    private func assertCurrent() {
+        assert(isCurrent, "to be called on the loop only")
+    }
+
+    package func scheduleAtEndOfTurn(_ work: any LoopWork) {
+        assertCurrent()
+        unsafe state.atEndOfTurn.append(work)
+    }
+
+    package func arm(_ timer: LoopTimer, at deadline: Instant?) {
+        assertCurrent()
+        unsafe state.timers.arm(timer, at: deadline)
+    }
+
+    package func resolve(
+        _ host: String,
+        port: UInt16,
+        completion: @escaping @Sendable (Result<[SocketAddress], TransportError>) -> Void
+    ) {
+        if let literal = literalAddress(host, port: port) {
+            schedule(Completion { completion(.success([literal])) })
+        } else {
+            // The system's resolver blocks: it gets a thread of its own, which ends with the answer.
+            startThread(named: "trunkline-dns") {
+                let result = lookUp(host, port: port)
+                self.schedule(Completion { completion(result) })
+            }
+        }
+    }
+
+    package func connect(
+        to address: SocketAddress,
+        options: SocketOptions,
+        handler: any TransportHandler
+    ) -> any Transport {
+        assertCurrent()
+        let transport = SocketTransport(id: newID(), loop: self, handler: handler)
+        register(transport, id: transport.id)
+        transport.connect(to: address, options: options)
+        return transport
+    }
+
+    package func listen(
+        on address: SocketAddress,
+        handler: any ListenerHandler
+    ) throws(TransportError) -> any Listener {
+        assertCurrent()
+        let listener = try SocketListener(id: newID(), loop: self, address: address, handler: handler)
+        register(listener, id: listener.id)
+        return listener
+    }
+
+    // MARK: For the sockets
+
+    func newID() -> UInt64 {
+        unsafe state.lastID += 1
+        return unsafe state.lastID
+    }
+
+    func register(_ socket: any WatchedSocket, id: UInt64) {
+        unsafe state.sockets[id] = Watched(socket: socket)
+    }
+
+    func watch(_ descriptor: Int32, id: UInt64, reading: Bool, writing: Bool) {
+        assertCurrent()
+        unsafe state.poller.watch(descriptor, id: id, reading: reading, writing: writing)
+    }
+
+    /// Closes `descriptor` on the loop, now or soon: from the `deinit` of its owner, which runs on any thread.
+    func release(_ descriptor: Int32, id: UInt64) {
+        guard isCurrent else { return schedule(Completion { self.release(descriptor, id: id) }) }
+        unsafe state.sockets[id] = nil
+        unsafe state.poller.watch(descriptor, id: id, reading: false, writing: false)
+        closeDescriptor(descriptor)
+    }
+
+    // MARK: The turn
+
+    private func run() -> Never {
+        thread.store(currentThread(), ordering: .relaxed)
+        while true {
+            runPosted()
+            runEndOfTurn()
+            waitForSockets()
+            runReady()
+            runTimers()
+        }
+    }
+
+    /// Runs jobs and work until there is none, at most `rounds` rounds: jobs that make jobs must not starve the sockets.
+    private func runPosted(rounds: Int = 8) {
+        for _ in 0..<rounds {
+            takePosted()
+            if unsafe state.jobs.isEmpty && state.work.isEmpty { return }
+            let work = unsafe exchange(&state.work, with: [])
+            for item in work { item.runOnLoop() }
+            let jobs = unsafe exchange(&state.jobs, with: [])
+            for job in jobs {
+                unsafe job.runSynchronously(
+                    isolatedTo: asUnownedSerialExecutor(),
+                    taskExecutor: asUnownedTaskExecutor()
+                )
+            }
+        }
+    }
+
+    private func takePosted() {
+        posted.withLock { posted in
+            if !posted.jobs.isEmpty {
+                unsafe state.jobs.append(contentsOf: posted.jobs)
+                posted.jobs.removeAll(keepingCapacity: true)
+            }
+            if !posted.work.isEmpty {
+                unsafe state.work.append(contentsOf: posted.work)
+                posted.work.removeAll(keepingCapacity: true)
+            }
+        }
+    }
+
+    private func runEndOfTurn() {
+        guard unsafe !state.atEndOfTurn.isEmpty else { return }
+        let work = unsafe exchange(&state.atEndOfTurn, with: [])
+        for item in work { item.runOnLoop() }
+    }
+
+    private func waitForSockets() {
+        var timeout: Int64 = -1
+        if unsafe !(state.jobs.isEmpty && state.work.isEmpty && state.atEndOfTurn.isEmpty) {
+            timeout = 0
+        } else if let next = unsafe state.timers.next {
+            timeout = max(0, next.nanoseconds - now.nanoseconds)
+        }
+        if timeout != 0 {
+            let hasNews = posted.withLock { posted in
+                if !(posted.jobs.isEmpty && posted.work.isEmpty) { return true }
+                posted.isSleeping = true
+                return false
+            }
+            if hasNews { timeout = 0 }
+        }
+        unsafe state.poller.wait(nanoseconds: timeout, into: &state.ready)
+        if timeout != 0 { posted.withLock { $0.isSleeping = false } }
+    }
+
+    private func runReady() {
+        guard unsafe !state.ready.isEmpty else { return }
+        let ready = unsafe exchange(&state.ready, with: [])
+        for readiness in ready {
+            // A socket that an earlier one's handler closed is gone from the table.
+            unsafe state.sockets[readiness.id]?.socket?.isReady(readiness)
+        }
+        if unsafe state.ready.isEmpty {
+            unsafe state.ready = ready
+            unsafe state.ready.removeAll(keepingCapacity: true)
+        }
+    }
+
+    private func runTimers() {
+        guard let next = unsafe state.timers.next, next <= now else { return }
+        let now = now
+        while let timer = unsafe state.timers.popDue(at: now) { timer.fire() }
+    }
+}
+
+/// A socket that the loop watches. Confined to the loop.
+protocol WatchedSocket: AnyObject {
+    func isReady(_ readiness: Readiness)
+}
+
+/// A closure as work.
+package final class Completion: LoopWork {
+    private let body: @Sendable () -> Void
+
+    package init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+
+    package func runOnLoop() { body() }
+}

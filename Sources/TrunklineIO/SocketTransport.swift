@@ -1,0 +1,217 @@
+import TrunklineCore
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
+func closeDescriptor(_ descriptor: Int32) {
+    _ = close(descriptor)
+}
+
+/// A TCP or Unix domain socket. The only owner of its descriptor.
+final class SocketTransport: Transport, WatchedSocket {
+    let id: UInt64
+    private let loop: SocketEventLoop
+    weak var handler: (any TransportHandler)?
+    private var descriptor: Int32 = -1
+    private var isConnecting = false
+
+    var isReading = false {
+        didSet { if isReading != oldValue { updateInterest() } }
+    }
+    var awaitsWritable = false {
+        didSet { if awaitsWritable != oldValue { updateInterest() } }
+    }
+
+    init(id: UInt64, loop: SocketEventLoop, handler: any TransportHandler) {
+        self.id = id
+        self.loop = loop
+        self.handler = handler
+    }
+
+    /// Takes over an accepted socket.
+    init(id: UInt64, loop: SocketEventLoop, accepted: Int32) {
+        self.id = id
+        self.loop = loop
+        descriptor = accepted
+    }
+
+    deinit {
+        if descriptor >= 0 { loop.release(descriptor, id: id) }
+    }
+
+    // MARK: Connecting
+
+    func connect(to address: SocketAddress, options: SocketOptions) {
+        let doing = "connecting to \(address)"
+        descriptor = openSocket(for: address)
+        guard descriptor >= 0 else { return report(.connectFailed(transportError(errno, doing))) }
+        apply(options, to: descriptor, for: address)
+        let code = unsafe withSockaddr(address) { pointer, length in
+            unsafe systemConnect(descriptor, pointer, length) == 0 ? 0 : errno
+        }
+        switch code {
+        case nil:
+            report(.connectFailed(TransportError(.invalidAddress, "\(doing): the path is too long")))
+        case 0?:
+            report(.connected)
+        case EINPROGRESS?:
+            isConnecting = true
+            connectingTo = address
+            updateInterest()
+        case EAGAIN?:  // a Unix domain socket whose listener has no room
+            report(.connectFailed(TransportError(.refused, errno: EAGAIN, "\(doing): the listener's backlog is full")))
+        case let code?:
+            report(.connectFailed(transportError(code, doing)))
+        }
+    }
+
+    private var connectingTo: SocketAddress?
+
+    /// Tells the handler soon: never before `connect` has returned the transport.
+    private func report(_ event: TransportEvent) {
+        let id = id
+        loop.schedule(Completion { [weak handler] in handler?.transport(id, did: event) })
+    }
+
+    private func finishConnecting() {
+        isConnecting = false
+        updateInterest()
+        let code = pendingError(descriptor)
+        let doing = connectingTo.map { "connecting to \($0)" } ?? "connecting"
+        handler?.transport(id, did: code == 0 ? .connected : .connectFailed(transportError(code, doing)))
+    }
+
+    // MARK: Readiness
+
+    private func updateInterest() {
+        guard descriptor >= 0 else { return }
+        loop.watch(descriptor, id: id, reading: isReading, writing: awaitsWritable || isConnecting)
+    }
+
+    func isReady(_ readiness: Readiness) {
+        if isConnecting {
+            if readiness.isWritable { finishConnecting() }
+            return
+        }
+        if readiness.isReadable && isReading { handler?.transport(id, did: .readable) }
+        if readiness.isWritable && awaitsWritable { handler?.transport(id, did: .writable) }
+    }
+
+    // MARK: Bytes
+
+    func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome {
+        guard descriptor >= 0 else { return .end }
+        while true {
+            let count = unsafe recv(descriptor, buffer.baseAddress, buffer.count, 0)
+            if count > 0 { return .bytes(count) }
+            if count == 0 { return .end }
+            switch errno {
+            case EINTR: continue
+            case EAGAIN, EWOULDBLOCK: return .wouldBlock
+            default: return .failed(transportError(errno, "reading"))
+            }
+        }
+    }
+
+    func write(_ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome {
+        guard descriptor >= 0 else { return .failed(TransportError(.closedByPeer, "the socket is closed")) }
+        while true {
+            let count = unsafe sendPieces(descriptor, pieces)
+            if count >= 0 { return .bytes(count) }
+            switch errno {
+            case EINTR: continue
+            case EAGAIN, EWOULDBLOCK: return .wouldBlock
+            default: return .failed(transportError(errno, "writing"))
+            }
+        }
+    }
+
+    func finishWriting() {
+        if descriptor >= 0 { shutdown(descriptor, Int32(SHUT_WR)) }
+    }
+
+    func close() {
+        guard descriptor >= 0 else { return }
+        handler = nil
+        loop.release(descriptor, id: id)
+        descriptor = -1
+    }
+
+    func reset() {
+        if descriptor >= 0 { setLingerZero(descriptor) }
+        close()
+    }
+}
+
+/// `connect(2)`, whose name the method above hides.
+private func systemConnect(_ descriptor: Int32, _ address: UnsafePointer<sockaddr>, _ length: socklen_t) -> Int32 {
+    unsafe connect(descriptor, address, length)
+}
+
+/// A listening socket. The only owner of its descriptor.
+final class SocketListener: Listener, WatchedSocket {
+    let id: UInt64
+    let address: SocketAddress
+    private let loop: SocketEventLoop
+    private weak var handler: (any ListenerHandler)?
+    private var descriptor: Int32
+
+    init(
+        id: UInt64,
+        loop: SocketEventLoop,
+        address: SocketAddress,
+        handler: any ListenerHandler
+    ) throws(TransportError) {
+        let doing = "listening on \(address)"
+        let descriptor = openSocket(for: address)
+        guard descriptor >= 0 else { throw transportError(errno, doing) }
+        setOption(descriptor, SOL_SOCKET, SO_REUSEADDR, 1)
+        let code = unsafe withSockaddr(address) { pointer, length in
+            unsafe bind(descriptor, pointer, length) == 0 && listen(descriptor, 1024) == 0 ? 0 : errno
+        }
+        guard code == 0 else {
+            closeDescriptor(descriptor)
+            guard let code else { throw TransportError(.invalidAddress, "\(doing): the path is too long") }
+            throw transportError(code, doing)
+        }
+        self.id = id
+        self.loop = loop
+        self.handler = handler
+        self.descriptor = descriptor
+        self.address = localAddress(descriptor) ?? address
+        loop.watch(descriptor, id: id, reading: true, writing: false)
+    }
+
+    deinit { close() }
+
+    func close() {
+        guard descriptor >= 0 else { return }
+        loop.release(descriptor, id: id)
+        descriptor = -1
+    }
+
+    func isReady(_ readiness: Readiness) {
+        while descriptor >= 0, let handler {
+            let accepted = acceptSocket(descriptor)
+            guard accepted >= 0 else { return }  // nothing waiting, or it went away again: both are no news
+            apply(SocketOptions(), to: accepted, for: address)
+            let transport = SocketTransport(id: loop.newID(), loop: loop, accepted: accepted)
+            loop.register(transport, id: transport.id)
+            // Handed over for good: nothing here keeps it but a weak reference that is used on the loop only.
+            let registered = Handover(transport)
+            let handler = handler.accepted(unsafe registered.transport)
+            unsafe registered.transport.handler = handler
+        }
+    }
+}
+
+/// Carries a transport into `accepted`, whose handler lives on the same loop.
+private struct Handover {
+    nonisolated(unsafe) let transport: SocketTransport
+    init(_ transport: SocketTransport) { unsafe self.transport = transport }
+}

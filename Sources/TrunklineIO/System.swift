@@ -1,0 +1,291 @@
+// The one file for what differs between platforms: every function here exists on all of them.
+
+package import TrunklineCore
+
+#if os(Linux)
+    import CTrunkline
+#endif
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
+/// The number of processors that are online, at least one.
+func processorCount() -> Int { max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN))) }
+
+/// Nanoseconds on the system's monotonic clock.
+func monotonicNow() -> Instant {
+    var time = timespec()
+    unsafe clock_gettime(CLOCK_MONOTONIC, &time)
+    return Instant(nanoseconds: Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec))
+}
+
+/// The calling thread, as a number.
+func currentThread() -> UInt {
+    #if os(Linux)
+        UInt(pthread_self())
+    #else
+        UInt(bitPattern: unsafe pthread_self())
+    #endif
+}
+
+/// Starts a detached thread that runs `body`.
+func startThread(named name: String, _ body: @escaping @Sendable () -> Void) {
+    final class Start {
+        let name: String
+        let body: @Sendable () -> Void
+        init(_ name: String, _ body: @escaping @Sendable () -> Void) {
+            self.name = name
+            self.body = body
+        }
+    }
+    let start = unsafe Unmanaged.passRetained(Start(String(name.prefix(15)), body)).toOpaque()
+    #if os(Linux)
+        var thread = pthread_t()
+        let code = unsafe pthread_create(&thread, nil, { argument in
+            guard let argument = unsafe argument else { return nil }
+            let start = unsafe Unmanaged<Start>.fromOpaque(argument).takeRetainedValue()
+            unsafe trunkline_name_thread(start.name)
+            start.body()
+            return nil
+        }, start)
+        precondition(code == 0, "the system has no thread left: \(systemMessage(code))")
+        pthread_detach(thread)
+    #else
+        var thread: pthread_t?
+        let code = unsafe pthread_create(&thread, nil, { argument in
+            let start = unsafe Unmanaged<Start>.fromOpaque(argument).takeRetainedValue()
+            unsafe pthread_setname_np(start.name)
+            start.body()
+            return nil
+        }, start)
+        precondition(code == 0, "the system has no thread left: \(systemMessage(code))")
+        if let thread = unsafe thread { unsafe pthread_detach(thread) }
+    #endif
+}
+
+/// What the system says about an error number.
+func systemMessage(_ code: Int32) -> String {
+    guard let text = unsafe strerror(code) else { return "error \(code)" }
+    return unsafe String(cString: text)
+}
+
+/// An error of the transport for a system error number.
+func transportError(_ code: Int32, _ doing: String) -> TransportError {
+    let kind: TransportError.Code =
+        switch code {
+        case ECONNREFUSED, ENOENT: .refused
+        case EHOSTUNREACH, ENETUNREACH, ENETDOWN, EADDRNOTAVAIL, EHOSTDOWN: .unreachable
+        case ETIMEDOUT: .timedOut
+        case ECONNRESET, EPIPE, ECONNABORTED: .reset
+        case EAFNOSUPPORT, EINVAL, ENAMETOOLONG, EPROTONOSUPPORT: .invalidAddress
+        default: .system
+        }
+    return TransportError(kind, errno: code, "\(doing): \(systemMessage(code))")
+}
+
+// MARK: - Sockets
+
+/// Opens a non-blocking stream socket for `address`; negative with `errno` set on failure.
+func openSocket(for address: SocketAddress) -> Int32 {
+    let family: Int32 =
+        switch address {
+        case .ipv4: AF_INET
+        case .ipv6: AF_INET6
+        case .unix: AF_UNIX
+        }
+    #if os(Linux)
+        return socket(family, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue), 0)
+    #else
+        let descriptor = socket(family, SOCK_STREAM, 0)
+        if descriptor >= 0 { prepare(descriptor) }
+        return descriptor
+    #endif
+}
+
+/// Takes a waiting connection off a listening socket, non-blocking; negative with `errno` set when there is none.
+func acceptSocket(_ listener: Int32) -> Int32 {
+    #if os(Linux)
+        return trunkline_accept(listener)
+    #else
+        let descriptor = unsafe accept(listener, nil, nil)
+        if descriptor >= 0 { prepare(descriptor) }
+        return descriptor
+    #endif
+}
+
+#if !os(Linux)
+    private func prepare(_ descriptor: Int32) {
+        _ = fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK)
+        _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+        setOption(descriptor, SOL_SOCKET, SO_NOSIGPIPE, 1)
+    }
+#endif
+
+func setOption(_ descriptor: Int32, _ level: Int32, _ name: Int32, _ value: Int32) {
+    var value = value
+    unsafe setsockopt(descriptor, level, name, &value, socklen_t(MemoryLayout<Int32>.size))
+}
+
+/// Applies what `options` ask for; Unix domain sockets have none of these.
+func apply(_ options: SocketOptions, to descriptor: Int32, for address: SocketAddress) {
+    if case .unix = address { return }
+    setOption(descriptor, Int32(IPPROTO_TCP), Int32(TCP_NODELAY), options.noDelay ? 1 : 0)
+    setOption(descriptor, SOL_SOCKET, SO_KEEPALIVE, options.keepAlive ? 1 : 0)
+}
+
+/// The error that a finished `connect` left on the socket; 0 for success.
+func pendingError(_ descriptor: Int32) -> Int32 {
+    var code: Int32 = 0
+    var length = socklen_t(MemoryLayout<Int32>.size)
+    guard unsafe getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &code, &length) == 0 else { return errno }
+    return code
+}
+
+/// Makes `close` send a reset.
+func setLingerZero(_ descriptor: Int32) {
+    var option = linger(l_onoff: 1, l_linger: 0)
+    unsafe setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
+}
+
+/// Sends `pieces` in one call without SIGPIPE; negative with `errno` set on failure.
+func sendPieces(_ descriptor: Int32, _ pieces: [UnsafeRawBufferPointer]) -> Int {
+    #if os(Linux)
+        let flags = Int32(MSG_NOSIGNAL)
+    #else
+        let flags: Int32 = 0  // SO_NOSIGPIPE is set on the socket
+    #endif
+    if unsafe pieces.count == 1 {
+        return unsafe send(descriptor, pieces[0].baseAddress, pieces[0].count, flags)
+    }
+    return unsafe withUnsafeTemporaryAllocation(of: iovec.self, capacity: max(1, pieces.count)) { vectors in
+        for index in unsafe pieces.indices {
+            let piece = unsafe pieces[index]
+            unsafe vectors.initializeElement(
+                at: index,
+                to: iovec(iov_base: UnsafeMutableRawPointer(mutating: piece.baseAddress), iov_len: piece.count)
+            )
+        }
+        var message = unsafe msghdr()
+        unsafe message.msg_iov = vectors.baseAddress
+        unsafe message.msg_iovlen = .init(pieces.count)
+        return unsafe sendmsg(descriptor, &message, flags)
+    }
+}
+
+// MARK: - Addresses
+
+/// Calls `body` with `address` as the system writes it; `nil` when it cannot be written (a path too long).
+func withSockaddr<Result>(
+    _ address: SocketAddress,
+    _ body: (UnsafePointer<sockaddr>, socklen_t) -> Result
+) -> Result? {
+    func pass<Value>(_ value: Value) -> Result {
+        unsafe withUnsafePointer(to: value) { pointer in
+            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                unsafe body($0, socklen_t(MemoryLayout<Value>.size))
+            }
+        }
+    }
+    switch address {
+    case .ipv4(let bytes, let port):
+        guard bytes.count == 4 else { return nil }
+        var value = sockaddr_in()
+        value.sin_family = sa_family_t(AF_INET)
+        value.sin_port = port.bigEndian
+        unsafe withUnsafeMutableBytes(of: &value.sin_addr) { unsafe $0.copyBytes(from: bytes) }
+        return pass(value)
+    case .ipv6(let bytes, let port, let scope):
+        guard bytes.count == 16 else { return nil }
+        var value = sockaddr_in6()
+        value.sin6_family = sa_family_t(AF_INET6)
+        value.sin6_port = port.bigEndian
+        value.sin6_scope_id = scope
+        unsafe withUnsafeMutableBytes(of: &value.sin6_addr) { unsafe $0.copyBytes(from: bytes) }
+        return pass(value)
+    case .unix(let path):
+        var value = sockaddr_un()
+        value.sun_family = sa_family_t(AF_UNIX)
+        let capacity = MemoryLayout.size(ofValue: value.sun_path)
+        guard path.utf8.count < capacity else { return nil }
+        unsafe withUnsafeMutableBytes(of: &value.sun_path) { unsafe $0.copyBytes(from: Array(path.utf8)) }
+        return pass(value)
+    }
+}
+
+/// Reads an address the system wrote.
+func readSockaddr(_ pointer: UnsafePointer<sockaddr>) -> SocketAddress? {
+    switch Int32(unsafe pointer.pointee.sa_family) {
+    case AF_INET:
+        return unsafe pointer.withMemoryRebound(to: sockaddr_in.self, capacity: 1) {
+            let bytes = unsafe withUnsafeBytes(of: $0.pointee.sin_addr) { unsafe Array($0) }
+            return unsafe .ipv4(bytes, port: UInt16(bigEndian: $0.pointee.sin_port))
+        }
+    case AF_INET6:
+        return unsafe pointer.withMemoryRebound(to: sockaddr_in6.self, capacity: 1) {
+            let bytes = unsafe withUnsafeBytes(of: $0.pointee.sin6_addr) { unsafe Array($0) }
+            return unsafe .ipv6(bytes, port: UInt16(bigEndian: $0.pointee.sin6_port), scope: $0.pointee.sin6_scope_id)
+        }
+    default: return nil
+    }
+}
+
+/// The local address of a socket.
+func localAddress(_ descriptor: Int32) -> SocketAddress? {
+    var storage = sockaddr_storage()
+    var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
+    return unsafe withUnsafeMutablePointer(to: &storage) { pointer in
+        unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+            guard unsafe getsockname(descriptor, $0, &length) == 0 else { return nil }
+            return unsafe readSockaddr($0)
+        }
+    }
+}
+
+/// Asks the system for the addresses of `host`. Blocks, perhaps for many seconds: never to be called on a loop.
+func lookUp(_ host: String, port: UInt16) -> Result<[SocketAddress], TransportError> {
+    var hints = unsafe addrinfo()
+    #if os(Linux)
+        unsafe hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
+    #else
+        unsafe hints.ai_socktype = SOCK_STREAM
+    #endif
+    var list: UnsafeMutablePointer<addrinfo>?
+    let code = unsafe getaddrinfo(host, String(port), &hints, &list)
+    guard code == 0 else {
+        let reason = unsafe gai_strerror(code).map { unsafe String(cString: $0) } ?? "error \(code)"
+        return .failure(TransportError(.nameResolutionFailed, "resolving \(host): \(reason)"))
+    }
+    defer { unsafe freeaddrinfo(list) }
+    var addresses: [SocketAddress] = []
+    var next = unsafe list
+    while let entry = unsafe next {
+        if let raw = unsafe entry.pointee.ai_addr, let address = unsafe readSockaddr(raw),
+            !addresses.contains(address)
+        {
+            addresses.append(address)
+        }
+        unsafe next = entry.pointee.ai_next
+    }
+    guard !addresses.isEmpty else {
+        return .failure(TransportError(.nameResolutionFailed, "resolving \(host): no address"))
+    }
+    return .success(addresses)
+}
+
+/// The address that `host` is written as, when it is one and no name.
+package func literalAddress(_ host: String, port: UInt16) -> SocketAddress? {
+    var four = in_addr()
+    if unsafe inet_pton(AF_INET, host, &four) == 1 {
+        return .ipv4(unsafe withUnsafeBytes(of: four) { unsafe Array($0) }, port: port)
+    }
+    var six = in6_addr()
+    if unsafe inet_pton(AF_INET6, host, &six) == 1 {
+        return .ipv6(unsafe withUnsafeBytes(of: six) { unsafe Array($0) }, port: port, scope: 0)
+    }
+    return nil
+}
