@@ -22,27 +22,17 @@ extension FrameLayout: FrameCodec {
     /// Throws `illegalLength`, `unexpectedBytes`, `checksumMismatch` or `repetitionMismatch`; the first two as soon as
     /// the bytes at fault are there.
     public func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
-        let available = input.count
         let headerSize = inbound.header.count
-        guard available >= headerSize else {
+        guard input.count >= headerSize else {
             if let size = try inbound.checkStart(of: input) { input.await(size) }
             return nil
         }
-
-        let bytes = unsafe input.storage.span.bytes.extracting(input.lower..<input.upper)
-        try inbound.checkConstants(inbound.headerConstants, of: inbound.header, in: bytes, at: 0)
-        try inbound.checkRepetitions(inbound.earlyRepetitions, in: bytes, LayoutPlan.Parts(trailer: 0))
-        let bodySize = try inbound.bodySize(in: bytes)
-        let parts = LayoutPlan.Parts(trailer: headerSize &+ bodySize)
-        let size = parts.trailer &+ inbound.trailer.count
-        guard available >= size else {
-            input.await(size)
+        var frame = Frame(isServerSide ? .request : .response)
+        let bodySize = try inbound.read(input, into: &frame)
+        guard input.count >= inbound.overhead &+ bodySize else {
+            input.await(inbound.overhead + bodySize)
             return nil
         }
-        if inbound.hasLateChecks { try inbound.checkEnd(of: bytes, parts) }
-
-        var frame = Frame(isServerSide ? .request : .response)
-        inbound.readNumbers(from: bytes, parts, into: &frame)
         classify(&frame)
         input.skip(headerSize)
         guard let body = input.readBytes(bodySize) else { return nil }

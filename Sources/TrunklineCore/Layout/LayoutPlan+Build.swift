@@ -35,6 +35,7 @@ extension LayoutPlan {
         }
         guard hasBody else { throw LayoutError("body", "a layout needs one") }
         guard let counting else { throw LayoutError("length", "a layout needs one, before the body") }
+        guard overhead <= 65535 else { throw LayoutError("body", "there are more than 65535 bytes around it") }
         try setLength(counting, lengthName)
     }
 

@@ -15,6 +15,22 @@ extension LayoutPlan {
         return try overhead + bodySize(in: bytes)
     }
 
+    /// Checks the header of `input` and, if the frame is complete, the rest, and fills in all of `frame` but its body.
+    ///
+    /// Returns the body's size; `frame` is unchanged when the body and the trailer are not all there.
+    @inline(__always)
+    func read(_ input: borrowing ReceiveBuffer, into frame: inout Frame) throws(FrameError) -> Int {
+        let bytes = unsafe input.storage.span.bytes.extracting(input.lower..<input.upper)
+        try checkConstants(headerConstants, of: header, in: bytes, at: 0)
+        try checkRepetitions(earlyRepetitions, in: bytes, Parts(trailer: 0))
+        let bodySize = try bodySize(in: bytes)
+        let parts = Parts(trailer: header.count &+ bodySize)
+        guard bytes.byteCount >= parts.trailer &+ trailer.count else { return bodySize }
+        if hasLateChecks { try checkEnd(of: bytes, parts) }
+        readNumbers(from: bytes, parts, into: &frame)
+        return bodySize
+    }
+
     /// Checks that `bytes`, from `start` on, are those of `template` in every one of `ranges`.
     @inline(__always)
     func checkConstants(
