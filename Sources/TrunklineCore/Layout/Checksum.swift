@@ -74,26 +74,31 @@ extension Checksum {
     private static func updateAdler32(_ state: inout UInt32, with bytes: borrowing RawSpan) {
         var low = state & 0xffff
         var high = state >> 16
-        var index = 0
-        while index < bytes.byteCount {
-            // 5552 is the most bytes for which `high` cannot overflow before it is reduced (zlib's NMAX).
-            let end = min(bytes.byteCount, index &+ 5552)
-            while index < end {
-                low &+= UInt32(unsafe bytes.unsafeLoad(fromByteOffset: index, as: UInt8.self))
-                high &+= low
-                index &+= 1
+        unsafe bytes.withUnsafeBytes { memory in
+            var index = 0
+            while index < memory.count {
+                // 5552 is the most bytes for which `high` cannot overflow before it is reduced (zlib's NMAX).
+                let end = min(memory.count, index &+ 5552)
+                while index < end {
+                    low &+= UInt32(unsafe memory[index])
+                    high &+= low
+                    index &+= 1
+                }
+                low %= 65521
+                high %= 65521
             }
-            low %= 65521
-            high %= 65521
         }
         state = high << 16 | low
     }
 
     private static func updateCRC32(_ state: inout UInt32, with bytes: borrowing RawSpan) {
-        let table = crc32Table
-        for index in 0..<bytes.byteCount {
-            let byte = unsafe bytes.unsafeLoad(fromByteOffset: index, as: UInt8.self)
-            state = table[Int(UInt8(truncatingIfNeeded: state) ^ byte)] ^ state >> 8
+        unsafe crc32Table.withUnsafeBufferPointer { table in
+            unsafe bytes.withUnsafeBytes { memory in
+                for index in 0..<memory.count {
+                    let byte = unsafe memory[index]
+                    state = unsafe table[Int(UInt8(truncatingIfNeeded: state) ^ byte)] ^ state >> 8
+                }
+            }
         }
     }
 

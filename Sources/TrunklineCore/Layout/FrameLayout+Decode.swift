@@ -13,6 +13,7 @@ extension FrameLayout: FrameCodec {
         if isServerSide { return self }
         var layout = self
         swap(&layout.inbound, &layout.outbound)
+        swap(&layout.inboundLimits, &layout.outboundLimits)
         layout.isServerSide = true
         return layout
     }
@@ -22,38 +23,39 @@ extension FrameLayout: FrameCodec {
     /// Throws `illegalLength`, `unexpectedBytes`, `checksumMismatch` or `repetitionMismatch`; the first two as soon as
     /// the bytes at fault are there.
     public func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
-        let headerSize = inbound.header.count
-        guard input.count >= headerSize else {
-            if let size = try inbound.checkStart(of: input) { input.await(size) }
+        let plan = inbound
+        guard input.count >= plan.header.count else {
+            if let size = try plan.checkStart(of: input, inboundLimits) { input.await(size) }
             return nil
         }
-        var frame = Frame(isServerSide ? .request : .response)
-        let bodySize = try inbound.read(input, into: &frame)
-        guard input.count >= inbound.overhead &+ bodySize else {
-            input.await(inbound.overhead + bodySize)
+        let (bodySize, numbers) = try plan.read(input, inboundLimits)
+        guard let numbers else {
+            input.await(plan.overhead + bodySize)
             return nil
         }
-        classify(&frame)
-        input.skip(headerSize)
+        input.skip(plan.header.count)
         guard let body = input.readBytes(bodySize) else { return nil }
-        frame.body = body
-        input.skip(inbound.trailer.count)
-        return frame
+        input.skip(plan.trailer.count)
+
+        let kind = kind(ofType: numbers.type)
+        return Frame(
+            kind: kind,
+            type: numbers.type,
+            serial: numbers.serial,
+            status: numbers.status,
+            isRejection: kind == .response && plan.status != nil && !roles.success.contains(numbers.status),
+            body: body,
+            fields: numbers.fields
+        )
     }
 
-    /// Decides what the frame is for, from its type and status.
+    /// What a received frame of type `type` is for.
     @inline(__always)
-    private func classify(_ frame: inout Frame) {
-        if frame.type == roles.ping {
-            frame.kind = .ping
-        } else if frame.type == roles.cancel {
-            frame.kind = .cancel
-        } else if !isServerSide {
-            if let push = roles.push, push.contains(frame.type) {
-                frame.kind = .push
-            } else {
-                frame.isRejection = inbound.status != nil && !roles.success.contains(frame.status)
-            }
-        }
+    private func kind(ofType type: UInt32) -> Frame.Kind {
+        if type == roles.ping { return .ping }
+        if type == roles.cancel { return .cancel }
+        if isServerSide { return .request }
+        if let push = roles.push, push.contains(type) { return .push }
+        return .response
     }
 }

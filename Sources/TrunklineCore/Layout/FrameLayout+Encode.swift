@@ -4,21 +4,22 @@ extension FrameLayout {
     /// Throws `illegalLength` for a body that is too long, `unknownType` for a type that does not fit its field or a
     /// ping or cancel frame of no type, and `malformed` for another number that does not fit its field.
     public func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        let plan = outbound
         let type = try wireType(of: frame)
         let bodySize = frame.body.count
-        guard outbound.bodySizes.contains(bodySize) else { throw illegalBody(bodySize) }
+        guard outboundLimits.bodySizes.contains(bodySize) else { throw outboundLimits.illegalBody(bodySize) }
 
         let start = output.gathered.count
-        output.gathered.append(contentsOf: outbound.header)
-        output.append(frame.body)
+        output.gathered.append(contentsOf: plan.header)
+        if bodySize > 0 { output.append(frame.body) }
         // A large body is not between header and trailer: they are neighbours in `gathered`.
         let parts = LayoutPlan.Parts(header: start, trailer: output.gathered.count)
-        if !outbound.trailer.isEmpty { output.gathered.append(contentsOf: outbound.trailer) }
+        if !plan.trailer.isEmpty { output.gathered.append(contentsOf: plan.trailer) }
 
         var span = output.gathered.mutableSpan
         var bytes = unsafe span.mutableBytes
-        try outbound.writeNumbers(of: frame, type: type, at: parts, into: &bytes)
-        outbound.writeChecksums(of: frame.body, at: parts, into: &bytes)
+        try plan.writeNumbers(of: frame, type: type, at: parts, into: &bytes)
+        if !plan.checksums.isEmpty { plan.writeChecksums(of: frame.body, at: parts, into: &bytes) }
     }
 
     @inline(__always)
@@ -33,15 +34,6 @@ extension FrameLayout {
             return 0
         }
         throw FrameError(.unknownType, "the layout has no type for a \(frame.kind) frame")
-    }
-
-    @inline(never)
-    private func illegalBody(_ size: Int) -> FrameError {
-        let sizes = outbound.bodySizes
-        return FrameError(
-            .illegalLength,
-            "the body has \(size) bytes, the layout takes \(sizes.lowerBound)–\(sizes.upperBound)"
-        )
     }
 }
 
@@ -89,13 +81,13 @@ extension LayoutPlan {
         into bytes: inout MutableRawSpan
     ) throws(FrameError) {
         guard value <= slot.maximum else {
-            throw FrameError(code, "the \(name) \(value) does not fit in \(slot.width) bytes")
+            throw slot.misfit(code, name, value)
         }
         slot.store(value, into: &bytes, at: slot.position(in: parts))
     }
 
     /// Computes the checksums; to be called last, as they may cover the header.
-    @inline(__always)
+    @inline(never)
     func writeChecksums(of body: Bytes, at parts: Parts, into bytes: inout MutableRawSpan) {
         for item in checksums {
             var state = item.checksum.initial
@@ -106,5 +98,12 @@ extension LayoutPlan {
             let position = item.slot.position(in: parts)
             item.slot.store(item.checksum.final(state), into: &bytes, at: position)
         }
+    }
+}
+
+extension LayoutPlan.Slot {
+    @inline(never)
+    fileprivate func misfit(_ code: FrameError.Code, _ name: String, _ value: UInt64) -> FrameError {
+        FrameError(code, "the \(name) \(value) does not fit in \(width) bytes")
     }
 }

@@ -18,6 +18,8 @@ public struct FrameLayout: Sendable {
     /// The plan of the frames to decode, and of those to encode.
     var inbound: LayoutPlan
     var outbound: LayoutPlan
+    var inboundLimits: LayoutPlan.Limits
+    var outboundLimits: LayoutPlan.Limits
     var roles: Roles
     var isServerSide = false
 
@@ -43,10 +45,11 @@ public struct FrameLayout: Sendable {
     ///
     /// Throws `LayoutError`, which names the field, for fields that do not make a layout.
     public init(validating fields: [Field]) throws(LayoutError) {
-        outbound = try LayoutPlan(fields, for: .request)
-        inbound = try LayoutPlan(fields, for: .response)
+        outbound = LayoutPlan(try LayoutDraft(fields, for: .request))
+        inbound = LayoutPlan(try LayoutDraft(fields, for: .response))
+        outboundLimits = LayoutPlan.Limits(wholeFrame: maximumFrameSize, of: outbound)
+        inboundLimits = LayoutPlan.Limits(wholeFrame: maximumFrameSize, of: inbound)
         roles = try Roles(ping: nil, push: nil, cancel: nil, success: nil, serials: nil, for: outbound)
-        applyLimit()
     }
 
     private mutating func applyLimit() {
@@ -54,8 +57,8 @@ public struct FrameLayout: Sendable {
         guard maximumFrameSize >= least else {
             fatalError("FrameLayout: maximumFrameSize \(maximumFrameSize) is below the smallest frame's \(least) bytes")
         }
-        inbound.limitFrames(to: maximumFrameSize)
-        outbound.limitFrames(to: maximumFrameSize)
+        inboundLimits = LayoutPlan.Limits(wholeFrame: maximumFrameSize, of: inbound)
+        outboundLimits = LayoutPlan.Limits(wholeFrame: maximumFrameSize, of: outbound)
     }
 
     /// The same layout with these roles, in place of any it had. Roles that do not fit stop the program.

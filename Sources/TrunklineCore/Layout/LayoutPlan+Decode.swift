@@ -1,34 +1,32 @@
 extension LayoutPlan {
-    /// Whether anything can be wrong that only a complete frame shows.
-    @inline(__always)
-    var hasLateChecks: Bool { !trailer.isEmpty || !checksums.isEmpty }
-
     // MARK: Before the body is awaited
 
     /// Checks what is there of an incomplete header; returns the whole frame's size once its length is there.
-    func checkStart(of input: borrowing ReceiveBuffer) throws(FrameError) -> Int? {
+    func checkStart(of input: borrowing ReceiveBuffer, _ limits: Limits) throws(FrameError) -> Int? {
         let bytes = unsafe input.storage.span.bytes.extracting(input.lower..<input.upper)
         for range in headerConstants where range.lowerBound < bytes.byteCount {
             try checkConstants([range.clamped(to: 0..<bytes.byteCount)], of: header, in: bytes, at: 0)
         }
         guard length.offset + length.width <= bytes.byteCount else { return nil }
-        return try overhead + bodySize(in: bytes)
+        return try overhead + bodySize(in: bytes, limits)
     }
 
-    /// Checks the header of `input` and, if the frame is complete, the rest, and fills in all of `frame` but its body.
+    /// Checks all that is there of the frame in `input`, whose header is complete.
     ///
-    /// Returns the body's size; `frame` is unchanged when the body and the trailer are not all there.
+    /// Returns the body's size, and the numbers unless the body and the trailer are not all there.
     @inline(__always)
-    func read(_ input: borrowing ReceiveBuffer, into frame: inout Frame) throws(FrameError) -> Int {
+    func read(
+        _ input: borrowing ReceiveBuffer,
+        _ limits: Limits
+    ) throws(FrameError) -> (bodySize: Int, numbers: Numbers?) {
         let bytes = unsafe input.storage.span.bytes.extracting(input.lower..<input.upper)
         try checkConstants(headerConstants, of: header, in: bytes, at: 0)
         try checkRepetitions(earlyRepetitions, in: bytes, Parts(trailer: 0))
-        let bodySize = try bodySize(in: bytes)
+        let bodySize = try bodySize(in: bytes, limits)
         let parts = Parts(trailer: header.count &+ bodySize)
-        guard bytes.byteCount >= parts.trailer &+ trailer.count else { return bodySize }
+        guard bytes.byteCount >= overhead &+ bodySize else { return (bodySize, nil) }
         if hasLateChecks { try checkEnd(of: bytes, parts) }
-        readNumbers(from: bytes, parts, into: &frame)
-        return bodySize
+        return (bodySize, numbers(in: bytes, parts))
     }
 
     /// Checks that `bytes`, from `start` on, are those of `template` in every one of `ranges`.
@@ -74,15 +72,10 @@ extension LayoutPlan {
 
     /// The body's size in bytes, from the length field; the header must be there up to its end.
     @inline(__always)
-    func bodySize(in bytes: borrowing RawSpan) throws(FrameError) -> Int {
+    func bodySize(in bytes: borrowing RawSpan, _ limits: Limits) throws(FrameError) -> Int {
         let value = length.load(bytes, at: length.offset)
-        guard lengths.contains(value) else { throw illegalLength(value) }
+        guard limits.lengths.contains(value) else { throw limits.illegalLength(value) }
         return Int(truncatingIfNeeded: value) &- lengthOfEmpty
-    }
-
-    @inline(never)
-    private func illegalLength(_ value: UInt64) -> FrameError {
-        FrameError(.illegalLength, "the length is \(value), not within \(lengths.lowerBound)–\(lengths.upperBound)")
     }
 
     // MARK: Once the frame is complete
@@ -107,24 +100,42 @@ extension LayoutPlan {
         try checkRepetitions(lateRepetitions, in: bytes, parts)
     }
 
-    /// Fills in every number that a complete frame holds.
+    /// Every number that a complete frame holds.
     @inline(__always)
-    func readNumbers(from bytes: borrowing RawSpan, _ parts: Parts, into frame: inout Frame) {
-        if let type {
-            frame.type = UInt32(truncatingIfNeeded: type.load(bytes, at: type.position(in: parts)))
-        }
-        if let serial {
-            frame.serial = serial.load(bytes, at: serial.position(in: parts))
-        }
+    private func numbers(in bytes: borrowing RawSpan, _ parts: Parts) -> Numbers {
+        var numbers = Numbers()
+        if let type { numbers.type = UInt32(truncatingIfNeeded: type.load(bytes, at: type.position(in: parts))) }
+        if let serial { numbers.serial = serial.load(bytes, at: serial.position(in: parts)) }
         if let status {
-            frame.status = UInt32(truncatingIfNeeded: status.load(bytes, at: status.position(in: parts)))
+            numbers.status = UInt32(truncatingIfNeeded: status.load(bytes, at: status.position(in: parts)))
         }
-        if named.isEmpty { return }
-        frame.fields.reserveCapacity(named.count)
-        for item in named {
-            let value = item.slot.load(bytes, at: item.slot.position(in: parts))
-            frame.fields.append(Frame.NamedField(name: item.name, value: value))
+        if !named.isEmpty {
+            numbers.fields = named.map { item in
+                Frame.NamedField(name: item.name, value: item.slot.load(bytes, at: item.slot.position(in: parts)))
+            }
         }
+        return numbers
+    }
+
+    /// What a frame says besides its body.
+    struct Numbers {
+        var type: UInt32 = 0
+        var serial: SerialNumber = 0
+        var status: UInt32 = 0
+        var fields: [Frame.NamedField] = []
+    }
+}
+
+extension LayoutPlan.Limits {
+    @inline(never)
+    func illegalLength(_ value: UInt64) -> FrameError {
+        FrameError(.illegalLength, "the length is \(value), not within \(lengths.lowerBound)–\(lengths.upperBound)")
+    }
+
+    @inline(never)
+    func illegalBody(_ size: Int) -> FrameError {
+        let (least, most) = (bodySizes.lowerBound, bodySizes.upperBound)
+        return FrameError(.illegalLength, "the body has \(size) bytes, not within \(least)–\(most)")
     }
 }
 

@@ -1,133 +1,69 @@
 /// A `FrameLayout` for one direction, made ready for use: every offset is known before the first frame arrives.
 ///
-/// A frame is a header of fixed size, the body, and a trailer of fixed size.
-struct LayoutPlan: Sendable {
-    /// Where an integer is.
-    struct Slot: Sendable {
-        /// From the frame's first byte, or from the trailer's.
-        var offset: Int
-        /// 1 to 8 bytes.
-        var width: Int
-        var order: ByteOrder
-        var isInTrailer: Bool
-
-        /// The largest number that fits.
-        var maximum: UInt64 { UInt64.max >> UInt64(64 - 8 * width) }
-    }
-
-    /// The offsets at which a frame's header and trailer start in memory.
-    struct Parts {
-        var header = 0
-        var trailer: Int
-    }
-
-    /// A number of the protocol's own.
-    struct NamedSlot: Sendable {
-        var name: String
-        var initial: UInt64
-        var slot: Slot
-    }
-
-    /// A place that must hold the same number as `original`.
-    struct Repetition: Sendable {
-        var what: String
-        var slot: Slot
-        var original: Slot
-    }
-
-    struct ChecksumSlot: Sendable {
-        var checksum: Checksum
-        var scope: Checksum.Scope
-        var slot: Slot
-    }
-
-    /// What every frame's header and trailer start from: constants and defaults in place, zeros elsewhere.
-    var header: [UInt8] = []
-    var trailer: [UInt8] = []
+/// A frame is a header of fixed size, the body, and a trailer of fixed size. A class, so that using it copies nothing.
+final class LayoutPlan: Sendable {
+    /// What every frame's header and trailer start from: constants in place, zeros elsewhere.
+    let header: [UInt8]
+    let trailer: [UInt8]
     /// Ranges of `header` and `trailer` that a received frame must repeat to the byte.
-    var headerConstants: [Range<Int>] = []
-    var trailerConstants: [Range<Int>] = []
+    let headerConstants: [Range<Int>]
+    let trailerConstants: [Range<Int>]
 
-    var type: Slot?
-    var serial: Slot?
-    var status: Slot?
-    var length = Slot(offset: 0, width: 0, order: .bigEndian, isInTrailer: false)
+    let type: Slot?
+    let serial: Slot?
+    let status: Slot?
+    let length: Slot
     /// The length field of a frame without a body; less than zero when it counts less than the body.
-    var lengthOfEmpty = 0
-    var named: [NamedSlot] = []
+    let lengthOfEmpty: Int
+    let named: [NamedSlot]
     /// Those that are known as soon as the header is there, and those that are not.
-    var earlyRepetitions: [Repetition] = []
-    var lateRepetitions: [Repetition] = []
-    var checksums: [ChecksumSlot] = []
-
-    /// How many bytes a body may have, both ways; set by `limitFrames(to:)`.
-    private(set) var bodySizes = 0...0
-    /// The same as the length field says it.
-    private(set) var lengths: ClosedRange<UInt64> = 0...0
+    let earlyRepetitions: [Repetition]
+    let lateRepetitions: [Repetition]
+    let checksums: [ChecksumSlot]
 
     /// The bytes of a frame that are not body.
-    var overhead: Int { header.count + trailer.count }
-    /// The least that `limitFrames(to:)` takes.
-    var smallestFrame: Int { overhead + max(0, -lengthOfEmpty) }
+    let overhead: Int
+    /// Whether anything can be wrong that only a complete frame shows.
+    let hasLateChecks: Bool
 
-    /// Accepts whole frames of up to `size` bytes, at least `smallestFrame`, or fewer if the length field ends sooner.
-    mutating func limitFrames(to size: Int) {
-        // Far beyond any memory, and small enough that no sum below overflows.
-        let size = min(size, 1 << 48)
-        let countable = Int(min(length.maximum, 1 << 48))
-        bodySizes = max(0, -lengthOfEmpty)...min(size - overhead, countable - lengthOfEmpty)
-        lengths = UInt64(bodySizes.lowerBound + lengthOfEmpty)...UInt64(bodySizes.upperBound + lengthOfEmpty)
+    init(_ draft: LayoutDraft) {
+        header = draft.header
+        trailer = draft.trailer
+        headerConstants = draft.headerConstants
+        trailerConstants = draft.trailerConstants
+        type = draft.type
+        serial = draft.serial
+        status = draft.status
+        length = draft.length
+        lengthOfEmpty = draft.lengthOfEmpty
+        named = draft.named
+        earlyRepetitions = draft.earlyRepetitions
+        lateRepetitions = draft.lateRepetitions
+        checksums = draft.checksums
+        overhead = draft.overhead
+        hasLateChecks = !draft.trailer.isEmpty || !draft.checksums.isEmpty
     }
+
+    /// The least that `Limits` takes.
+    var smallestFrame: Int { overhead + max(0, -lengthOfEmpty) }
 }
 
-extension LayoutPlan.Slot {
-    /// The offset of the slot's first byte.
-    @inline(__always)
-    func position(in parts: LayoutPlan.Parts) -> Int { (isInTrailer ? parts.trailer : parts.header) &+ offset }
+extension LayoutPlan {
+    /// How long a frame may be.
+    struct Limits: Sendable {
+        /// How many bytes a body may have.
+        let bodySizes: ClosedRange<Int>
+        /// The same as the length field says it.
+        let lengths: ClosedRange<UInt64>
 
-    /// The integer at `position`, whose bytes must all be within `bytes`.
-    @inline(__always)
-    func load(_ bytes: borrowing RawSpan, at position: Int) -> UInt64 {
-        func value<Value: FixedWidthInteger & BitwiseCopyable>(_ type: Value.Type) -> Value {
-            let value = unsafe bytes.unsafeLoadUnaligned(fromByteOffset: position, as: type)
-            return order == .bigEndian ? Value(bigEndian: value) : Value(littleEndian: value)
-        }
-        switch width {
-        case 4: return UInt64(value(UInt32.self))
-        case 2: return UInt64(value(UInt16.self))
-        case 1: return UInt64(value(UInt8.self))
-        case 8: return value(UInt64.self)
-        default:
-            var result: UInt64 = 0
-            for index in 0..<width {
-                let next = order == .bigEndian ? position + index : position + width - 1 - index
-                result = result << 8 | UInt64(unsafe bytes.unsafeLoad(fromByteOffset: next, as: UInt8.self))
-            }
-            return result
-        }
-    }
-
-    /// Writes `value`, which must fit, at `position`.
-    @inline(__always)
-    func store(_ value: UInt64, into bytes: inout MutableRawSpan, at position: Int) {
-        func ordered<Value: FixedWidthInteger>(_ value: Value) -> Value {
-            order == .bigEndian ? value.bigEndian : value.littleEndian
-        }
-        switch width {
-        case 4:
-            let value = ordered(UInt32(truncatingIfNeeded: value))
-            bytes.storeBytes(of: value, toByteOffset: position, as: UInt32.self)
-        case 2:
-            let value = ordered(UInt16(truncatingIfNeeded: value))
-            bytes.storeBytes(of: value, toByteOffset: position, as: UInt16.self)
-        case 8:
-            bytes.storeBytes(of: ordered(value), toByteOffset: position, as: UInt64.self)
-        default:
-            for index in 0..<width {
-                let shift = 8 * (order == .bigEndian ? width - 1 - index : index)
-                let byte = UInt8(truncatingIfNeeded: value >> UInt64(shift))
-                bytes.storeBytes(of: byte, toByteOffset: position + index, as: UInt8.self)
-            }
+        /// Whole frames of up to `size` bytes, at least `smallestFrame`, or less if the length field ends sooner.
+        init(wholeFrame size: Int, of plan: LayoutPlan) {
+            // Far beyond any memory, and small enough that no sum below overflows.
+            let size = min(size, 1 << 48)
+            let countable = Int(min(plan.length.maximum, 1 << 48))
+            let empty = plan.lengthOfEmpty
+            bodySizes = max(0, -empty)...min(size - plan.overhead, countable - empty)
+            lengths = UInt64(bodySizes.lowerBound + empty)...UInt64(bodySizes.upperBound + empty)
         }
     }
 }

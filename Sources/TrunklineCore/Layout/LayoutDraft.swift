@@ -1,8 +1,27 @@
-extension LayoutPlan {
+/// The plan of a `FrameLayout` while it is put together and checked, one field after the other.
+struct LayoutDraft {
     /// Which way frames go.
     enum Direction {
         case request, response
     }
+
+    typealias Slot = LayoutPlan.Slot
+
+    var header: [UInt8] = []
+    var trailer: [UInt8] = []
+    var headerConstants: [Range<Int>] = []
+    var trailerConstants: [Range<Int>] = []
+    var type: Slot?
+    var serial: Slot?
+    var status: Slot?
+    var length = Slot(offset: 0, width: 1, order: .bigEndian, isInTrailer: false)
+    var lengthOfEmpty = 0
+    var named: [LayoutPlan.NamedSlot] = []
+    var earlyRepetitions: [LayoutPlan.Repetition] = []
+    var lateRepetitions: [LayoutPlan.Repetition] = []
+    var checksums: [LayoutPlan.ChecksumSlot] = []
+
+    var overhead: Int { header.count + trailer.count }
 
     /// Gives every field its place; throws for fields that do not make a layout.
     init(_ fields: [Field], for direction: Direction) throws(LayoutError) {
@@ -16,7 +35,7 @@ extension LayoutPlan {
                 hasBody = true
                 continue
             }
-            try LayoutPlan.checkWidth(of: field, name)
+            try LayoutDraft.checkWidth(of: field, name)
             let slot = Slot(
                 offset: hasBody ? trailer.count : header.count,
                 width: field.width,
@@ -78,12 +97,12 @@ extension LayoutPlan {
             if key.isEmpty { throw LayoutError(name, "its name is empty") }
             if named.contains(where: { $0.name == key }) { throw LayoutError(name, "the name is used twice") }
             guard initial <= slot.maximum else { throw LayoutError(name, "its default \(initial) does not fit") }
-            named.append(NamedSlot(name: key, initial: initial, slot: slot))
+            named.append(LayoutPlan.NamedSlot(name: key, initial: initial, slot: slot))
         case .checksum(let checksum, let scope):
             if scope == .headerAndBody, !slot.isInTrailer {
                 throw LayoutError(name, "before the body, it would be computed over itself")
             }
-            checksums.append(ChecksumSlot(checksum: checksum, scope: scope, slot: slot))
+            checksums.append(LayoutPlan.ChecksumSlot(checksum: checksum, scope: scope, slot: slot))
         case .length, .reserved, .body:
             break
         }
@@ -99,7 +118,7 @@ extension LayoutPlan {
         guard slot.width == original.width else {
             throw LayoutError(name, "it repeats a \(what) that is \(original.width) bytes wide")
         }
-        let repetition = Repetition(what: what, slot: slot, original: original)
+        let repetition = LayoutPlan.Repetition(what: what, slot: slot, original: original)
         if slot.isInTrailer { lateRepetitions.append(repetition) } else { earlyRepetitions.append(repetition) }
     }
 
