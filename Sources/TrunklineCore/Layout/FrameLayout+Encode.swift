@@ -1,8 +1,8 @@
 extension FrameLayout {
-    /// Appends `frame` to `output`. A ping or cancel frame of type 0 gets the role's type.
+    /// Appends `frame` to `output`. A ping, pong or cancel frame of type 0 gets the type of the role `ping` or `cancel`.
     ///
-    /// Throws `illegalLength` for a body that is too long, `unknownType` for a type that does not fit its field or a
-    /// ping or cancel frame of no type, and `malformed` for another number that does not fit its field.
+    /// Throws `illegalLength` for a body that is too long or too short, `unknownType` for a type that does not fit its
+    /// field or where such a frame finds no role, and `malformed` for another number that does not fit its field.
     public func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
         let plan = outbound
         let type = try wireType(of: frame)
