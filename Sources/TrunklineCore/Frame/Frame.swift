@@ -63,6 +63,26 @@ public struct Frame: Sendable, Hashable {
         fields = []
     }
 
+    /// Makes a frame with everything in it, in one step.
+    @inline(__always)
+    init(
+        kind: Kind,
+        type: UInt32,
+        serial: SerialNumber,
+        status: UInt32,
+        isRejection: Bool,
+        body: Bytes,
+        fields: [NamedField]
+    ) {
+        self.kind = kind
+        self.type = type
+        self.serial = serial
+        self.status = status
+        self.isRejection = isRejection
+        self.body = body
+        self.fields = fields
+    }
+
     /// The named header field that the protocol's layout declares; `nil` when it was neither set nor received.
     ///
     /// Setting a name that the layout does not declare has no effect on the wire.

@@ -62,6 +62,7 @@ extension FrameCodec {
             guard input.position > mark else {
                 throw FrameError(.malformed, "the codec returned a frame but consumed no bytes")
             }
+            input.stopAwaiting()
             frames.append(frame)
         }
     }

@@ -14,7 +14,7 @@ public struct ReceiveBuffer: Sendable {
     @usableFromInline var storage: [UInt8] = []
     @usableFromInline var lower = 0
     @usableFromInline var upper = 0
-    /// How many bytes, from `lower`, the codec is waiting for; 0 when it has not said.
+    /// The size of the frame at `lower` that the codec is waiting for; 0 when it has not said.
     @usableFromInline var awaited = 0
     /// Whether a frame shares `storage`, so that writing to it would copy it.
     @usableFromInline var isShared = false
@@ -151,9 +151,12 @@ public struct ReceiveBuffer: Sendable {
     /// Puts back what was read since `position` was `mark`.
     @inlinable
     package mutating func rewind(to mark: Int) {
-        awaited = max(0, awaited &- (lower &- mark))
         lower = mark
     }
+
+    /// Ends the waiting that `await(_:)` announced: its frame was taken.
+    @inlinable
+    package mutating func stopAwaiting() { awaited = 0 }
 }
 
 // MARK: - Filling
@@ -191,9 +194,12 @@ extension ReceiveBuffer {
             lower = 0
             upper = 0
         }
-        let hasRoom = storage.count - upper >= min(wanted, Self.smallestRead) && awaited <= storage.count - lower
-        if hasRoom && !isShared { return }
         let left = lower..<upper
+        // Fresh storage that does not hold the awaited frame either must at least double, or a frame that trickles in
+        // would be copied whole with every few bytes.
+        let suits = awaited <= storage.count - lower || left.count + wanted < 2 * storage.count
+        let hasRoom = storage.count - upper >= min(wanted, Self.smallestRead) && suits
+        if hasRoom && !isShared { return }
         let fresh = unsafe [UInt8](unsafeUninitializedCapacity: left.count + wanted) { memory, initialized in
             unsafe storage.withUnsafeBufferPointer { old in
                 _ = unsafe memory.initialize(fromContentsOf: old[left])

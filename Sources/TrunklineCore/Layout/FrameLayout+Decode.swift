@@ -1,0 +1,61 @@
+extension FrameLayout: FrameCodec {
+    /// By serial where the layout has a serial field, otherwise in order.
+    public var matching: ResponseMatching { inbound.serial == nil ? .inOrder : .serial(roles.serials) }
+
+    /// A frame of the role `cancel`; `nil` when the layout has no such role or no serial field.
+    public func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? {
+        guard let cancel = roles.cancel, outbound.serial != nil else { return nil }
+        return Frame(.cancel, type: cancel, serial: serial)
+    }
+
+    /// The same layout as the server sees it: decodes requests and encodes responses.
+    public func serverSide() -> any FrameCodec {
+        if isServerSide { return self }
+        var layout = self
+        swap(&layout.inbound, &layout.outbound)
+        swap(&layout.inboundLimits, &layout.outboundLimits)
+        layout.isServerSide = true
+        return layout
+    }
+
+    /// Takes one frame from the front of `input`; `nil`, with nothing taken, when it is not complete.
+    ///
+    /// Throws `illegalLength`, `unexpectedBytes`, `checksumMismatch` or `repetitionMismatch`; the first two as soon as
+    /// the bytes at fault are there.
+    public func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+        let plan = inbound
+        guard input.count >= plan.header.count else {
+            if let size = try plan.checkStart(of: input, inboundLimits) { input.await(size) }
+            return nil
+        }
+        let (bodySize, numbers) = try plan.read(input, inboundLimits)
+        guard let numbers else {
+            input.await(plan.overhead + bodySize)
+            return nil
+        }
+        input.skip(plan.header.count)
+        guard let body = input.readBytes(bodySize) else { return nil }
+        input.skip(plan.trailer.count)
+
+        let kind = kind(ofType: numbers.type)
+        return Frame(
+            kind: kind,
+            type: numbers.type,
+            serial: numbers.serial,
+            status: numbers.status,
+            isRejection: kind == .response && plan.status != nil && !roles.success.contains(numbers.status),
+            body: body,
+            fields: numbers.fields
+        )
+    }
+
+    /// What a received frame of type `type` is for.
+    @inline(__always)
+    private func kind(ofType type: UInt32) -> Frame.Kind {
+        if type == roles.ping { return .ping }
+        if type == roles.cancel { return .cancel }
+        if isServerSide { return .request }
+        if let push = roles.push, push.contains(type) { return .push }
+        return .response
+    }
+}

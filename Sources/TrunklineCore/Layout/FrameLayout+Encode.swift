@@ -1,0 +1,109 @@
+extension FrameLayout {
+    /// Appends `frame` to `output`. A ping, pong or cancel frame of type 0 gets the type of the role `ping` or `cancel`.
+    ///
+    /// Throws `illegalLength` for a body that is too long or too short, `unknownType` for a type that does not fit its
+    /// field or where such a frame finds no role, and `malformed` for another number that does not fit its field.
+    public func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        let plan = outbound
+        let type = try wireType(of: frame)
+        let bodySize = frame.body.count
+        guard outboundLimits.bodySizes.contains(bodySize) else { throw outboundLimits.illegalBody(bodySize) }
+
+        let start = output.gathered.count
+        output.gathered.append(contentsOf: plan.header)
+        if bodySize > 0 { output.append(frame.body) }
+        // A large body is not between header and trailer: they are neighbours in `gathered`.
+        let parts = LayoutPlan.Parts(header: start, trailer: output.gathered.count)
+        if !plan.trailer.isEmpty { output.gathered.append(contentsOf: plan.trailer) }
+
+        var span = output.gathered.mutableSpan
+        var bytes = unsafe span.mutableBytes
+        try plan.writeNumbers(of: frame, type: type, at: parts, into: &bytes)
+        if !plan.checksums.isEmpty { plan.writeChecksums(of: frame.body, at: parts, into: &bytes) }
+    }
+
+    @inline(__always)
+    private func wireType(of frame: Frame) throws(FrameError) -> UInt32 {
+        if frame.type != 0 { return frame.type }
+        switch frame.kind {
+        case .ping, .pong:
+            if let ping = roles.ping { return ping }
+        case .cancel:
+            if let cancel = roles.cancel { return cancel }
+        default:
+            return 0
+        }
+        throw FrameError(.unknownType, "the layout has no type for a \(frame.kind) frame")
+    }
+}
+
+extension LayoutPlan {
+    /// Writes every number that `frame` holds into the header and trailer in `bytes`.
+    @inline(__always)
+    func writeNumbers(
+        of frame: borrowing Frame,
+        type number: UInt32,
+        at parts: Parts,
+        into bytes: inout MutableRawSpan
+    ) throws(FrameError) {
+        if let type {
+            try write(UInt64(number), in: type, "type", .unknownType, parts, into: &bytes)
+        }
+        if let serial {
+            try write(frame.serial, in: serial, "serial", .malformed, parts, into: &bytes)
+        }
+        if let status {
+            try write(UInt64(frame.status), in: status, "status", .malformed, parts, into: &bytes)
+        }
+        let count = UInt64(truncatingIfNeeded: frame.body.count &+ lengthOfEmpty)
+        length.store(count, into: &bytes, at: length.position(in: parts))
+        for item in earlyRepetitions {
+            let value = item.original.load(bytes.bytes, at: item.original.position(in: parts))
+            item.slot.store(value, into: &bytes, at: item.slot.position(in: parts))
+        }
+        for item in lateRepetitions {
+            let value = item.original.load(bytes.bytes, at: item.original.position(in: parts))
+            item.slot.store(value, into: &bytes, at: item.slot.position(in: parts))
+        }
+        for item in named {
+            let value = frame[item.name] ?? item.initial
+            try write(value, in: item.slot, item.name, .malformed, parts, into: &bytes)
+        }
+    }
+
+    @inline(__always)
+    private func write(
+        _ value: UInt64,
+        in slot: Slot,
+        _ name: String,
+        _ code: FrameError.Code,
+        _ parts: Parts,
+        into bytes: inout MutableRawSpan
+    ) throws(FrameError) {
+        guard value <= slot.maximum else {
+            throw slot.misfit(code, name, value)
+        }
+        slot.store(value, into: &bytes, at: slot.position(in: parts))
+    }
+
+    /// Computes the checksums; to be called last, as they may cover the header.
+    @inline(never)
+    func writeChecksums(of body: Bytes, at parts: Parts, into bytes: inout MutableRawSpan) {
+        for item in checksums {
+            var state = item.checksum.initial
+            if item.scope == .headerAndBody {
+                item.checksum.update(&state, with: bytes.bytes.extracting(parts.header..<parts.header + header.count))
+            }
+            item.checksum.update(&state, with: body)
+            let position = item.slot.position(in: parts)
+            item.slot.store(item.checksum.final(state), into: &bytes, at: position)
+        }
+    }
+}
+
+extension LayoutPlan.Slot {
+    @inline(never)
+    fileprivate func misfit(_ code: FrameError.Code, _ name: String, _ value: UInt64) -> FrameError {
+        FrameError(code, "the \(name) \(value) does not fit in \(width) bytes")
+    }
+}

@@ -1,0 +1,15 @@
+/// Why fields do not make a `FrameLayout`, or roles do not fit one.
+public struct LayoutError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// The field or role at fault, with its position counted from 1, as in `field 3, length (4 bytes)`.
+    public let field: String
+    /// What is wrong with it.
+    public let message: String
+
+    init(_ field: String, _ message: String) {
+        self.field = field
+        self.message = message
+    }
+
+    /// The field and what is wrong with it.
+    public var description: String { "\(field): \(message)" }
+}

@@ -1,0 +1,69 @@
+/// A `FrameLayout` for one direction, made ready for use: every offset is known before the first frame arrives.
+///
+/// A frame is a header of fixed size, the body, and a trailer of fixed size. A class, so that using it copies nothing.
+final class LayoutPlan: Sendable {
+    /// What every frame's header and trailer start from: constants in place, zeros elsewhere.
+    let header: [UInt8]
+    let trailer: [UInt8]
+    /// Ranges of `header` and `trailer` that a received frame must repeat to the byte.
+    let headerConstants: [Range<Int>]
+    let trailerConstants: [Range<Int>]
+
+    let type: Slot?
+    let serial: Slot?
+    let status: Slot?
+    let length: Slot
+    /// The length field of a frame without a body; less than zero when it counts less than the body.
+    let lengthOfEmpty: Int
+    let named: [NamedSlot]
+    /// Those that are known as soon as the header is there, and those that are not.
+    let earlyRepetitions: [Repetition]
+    let lateRepetitions: [Repetition]
+    let checksums: [ChecksumSlot]
+
+    /// The bytes of a frame that are not body.
+    let overhead: Int
+    /// Whether anything can be wrong that only a complete frame shows.
+    let hasLateChecks: Bool
+
+    init(_ draft: LayoutDraft) {
+        header = draft.header
+        trailer = draft.trailer
+        headerConstants = draft.headerConstants
+        trailerConstants = draft.trailerConstants
+        type = draft.type
+        serial = draft.serial
+        status = draft.status
+        length = draft.length
+        lengthOfEmpty = draft.lengthOfEmpty
+        named = draft.named
+        earlyRepetitions = draft.earlyRepetitions
+        lateRepetitions = draft.lateRepetitions
+        checksums = draft.checksums
+        overhead = draft.overhead
+        hasLateChecks = !draft.trailer.isEmpty || !draft.checksums.isEmpty
+    }
+
+    /// The least that `Limits` takes.
+    var smallestFrame: Int { overhead + max(0, -lengthOfEmpty) }
+}
+
+extension LayoutPlan {
+    /// How long a frame may be.
+    struct Limits: Sendable {
+        /// How many bytes a body may have.
+        let bodySizes: ClosedRange<Int>
+        /// The same as the length field says it.
+        let lengths: ClosedRange<UInt64>
+
+        /// Whole frames of up to `size` bytes, at least `smallestFrame`, or less if the length field ends sooner.
+        init(wholeFrame size: Int, of plan: LayoutPlan) {
+            // Far beyond any memory, and small enough that no sum below overflows.
+            let size = min(size, 1 << 48)
+            let countable = Int(min(plan.length.maximum, 1 << 48))
+            let empty = plan.lengthOfEmpty
+            bodySizes = max(0, -empty)...min(size - plan.overhead, countable - empty)
+            lengths = UInt64(bodySizes.lowerBound + empty)...UInt64(bodySizes.upperBound + empty)
+        }
+    }
+}

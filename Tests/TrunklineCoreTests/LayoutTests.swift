@@ -1,0 +1,280 @@
+import Testing
+import TrunklineCore
+
+/// Layouts that several tests use.
+enum Layouts {
+    static let acme = FrameLayout {
+        Field.constant([0xCA, 0xFE])
+        Field.type(UInt16.self)
+        Field.serial(UInt32.self)
+        Field.length(UInt32.self, counting: .body)
+        Field.body
+        Field.checksum(.adler32, over: .body)
+    }
+    .roles(ping: 0, push: 1, cancel: 2, serials: 50...)
+
+    /// Adler-32 and a repeated type; responses and requests alike carry a status.
+    static let checked = FrameLayout {
+        Field.type(UInt32.self)
+        Field.serial(UInt32.self)
+        Field.status(UInt32.self)
+        Field.length(UInt32.self, counting: .body)
+        Field.body
+        Field.checksum(.adler32, over: .body)
+        Field.type(UInt32.self)
+    }
+    .roles(ping: 0, push: 1, cancel: 2, success: 200, serials: 50...)
+
+    static let memcached = FrameLayout {
+        Field.constant(request: [0x80], response: [0x81])
+        Field.type(UInt8.self)
+        Field.integer("keyLength", UInt16.self)
+        Field.integer("extrasLength", UInt8.self)
+        Field.reserved(1)
+        Field.status(UInt16.self)
+        Field.length(UInt32.self, counting: .body)
+        Field.serial(UInt32.self)
+        Field.integer("cas", UInt64.self)
+        Field.body
+    }
+    .roles(ping: 0x0a)
+
+    /// Every unusual thing at once: odd widths, little-endian, numbers after the body, a checksum before it.
+    static let odd = FrameLayout {
+        Field.checksum(.crc32, over: .body, order: .littleEndian)
+        Field.length(width: 3, counting: .wholeFrame, order: .littleEndian)
+        Field.serial(width: 5)
+        Field.integer("flags", UInt16.self, default: 0x0102, order: .littleEndian)
+        Field.body
+        Field.constant([0xEE])
+        Field.type(width: 3)
+        Field.serial(width: 5, order: .littleEndian)
+        Field.checksum(.adler32, over: .headerAndBody)
+    }
+    .roles(serials: 0...0xff_ffff_ffff)
+}
+
+struct StandardLayoutTests {
+    static let vector = hex("00000402 00000401 00000008 7b226d73223a317d")
+
+    @Test func requestBecomesTheSpecifiedBytes() throws {
+        let frame = Frame(.request, type: 0x402, serial: 0x401, body: #"{"ms":1}"#)
+        #expect(try FrameLayout.standard.encoded(frame) == Self.vector)
+    }
+
+    @Test func specifiedBytesBecomeAResponseOrSeenByTheServerARequest() throws {
+        let body: Bytes = #"{"ms":1}"#
+        let response = try FrameLayout.standard.decoded(Self.vector)
+        #expect(response.frames == [Frame(.response, type: 0x402, serial: 0x401, body: body)])
+        #expect(response.left == 0)
+        let request = try FrameLayout.standard.serverSide().decoded(Self.vector)
+        #expect(request.frames == [Frame(.request, type: 0x402, serial: 0x401, body: body)])
+    }
+
+    @Test func worksAsAnArgumentOfAnyCodecType() {
+        func matching(of codec: some FrameCodec) -> ResponseMatching { codec.matching }
+        #expect(matching(of: .standard) == .serial(50...0xffff_ffff))
+    }
+
+    @Test func heartbeatAndCancelHaveTheTypesOfTheirRoles() throws {
+        #expect(try FrameLayout.standard.encoded(Frame(.ping)) == hex("00000001 00000000 00000000"))
+        let cancel = try #require(FrameLayout.standard.cancelFrame(for: 0x33, type: 0x402))
+        #expect(cancel == Frame(.cancel, type: 0x401, serial: 0x33))
+        #expect(try FrameLayout.standard.encoded(cancel) == hex("00000401 00000033 00000000"))
+        #expect(try FrameLayout.standard.encoded(Frame(.cancel, serial: 0x33)) == hex("00000401 00000033 00000000"))
+    }
+
+    @Test(arguments: [
+        (UInt32(0), Frame.Kind.response, Frame.Kind.request), (1, .ping, .ping), (2, .push, .request),
+        (0x400, .push, .request), (0x401, .cancel, .cancel), (0x402, .response, .request),
+        (0xffff_ffff, .response, .request),
+    ])
+    func typeDecidesTheKind(type: UInt32, client: Frame.Kind, server: Frame.Kind) throws {
+        let bytes = try FrameLayout.standard.encoded(Frame(.request, type: type))
+        #expect(try FrameLayout.standard.decoded(bytes).frames == [Frame(client, type: type)])
+        let serverSide = FrameLayout.standard.serverSide()
+        #expect(try serverSide.decoded(bytes).frames == [Frame(server, type: type)])
+        #expect(try serverSide.serverSide().decoded(bytes).frames == [Frame(server, type: type)])
+    }
+
+    @Test func smallAndLargeBodiesSurviveTheWay() throws {
+        for size in [0, 1, 4095, 4096, 100_000] {
+            let body = Bytes((0..<size).map { UInt8(truncatingIfNeeded: $0) })
+            let frame = Frame(.response, type: 0x410, serial: 7, body: body)
+            let bytes = try FrameLayout.standard.encoded(frame)
+            #expect(bytes.count == 12 + size)
+            #expect(try FrameLayout.standard.decoded(bytes).frames == [frame])
+        }
+    }
+}
+
+struct DeclaredLayoutTests {
+    @Test func acmeFrameHasItsConstantAndChecksum() throws {
+        // Adler-32 of "abc": a = 1+97+98+99 = 0x127, b = 98+196+295 = 0x24d.
+        let bytes = hex("cafe 0007 00000032 00000003 616263 024d0127")
+        #expect(try Layouts.acme.encoded(Frame(.request, type: 7, serial: 50, body: "abc")) == bytes)
+        #expect(try Layouts.acme.decoded(bytes).frames == [Frame(.response, type: 7, serial: 50, body: "abc")])
+        #expect(Layouts.acme.matching == .serial(50...0xffff_ffff))
+    }
+
+    @Test func pushIsOneTypeOrARange() throws {
+        let pushes = Layouts.acme.roles(push: UInt32(3)...4)
+        for (type, kind) in [(2, Frame.Kind.response), (3, .push), (4, .push), (5, .response)] {
+            let bytes = try pushes.encoded(Frame(.push, type: UInt32(type)))
+            #expect(try pushes.decoded(bytes).frames.map(\.kind) == [kind])
+        }
+        let open = Layouts.acme.roles(push: 0xfff0...)
+        #expect(try open.decoded(open.encoded(Frame(.push, type: 0xffff))).frames.map(\.kind) == [.push])
+    }
+
+    @Test func checkedFrameRepeatsItsType() throws {
+        let bytes = hex("00000003 00000032 000000c8 00000003 616263 024d0127 00000003")
+        let frame = Frame(.response, type: 3, serial: 50, status: 200, body: "abc")
+        #expect(try Layouts.checked.serverSide().encoded(frame) == bytes)
+        #expect(try Layouts.checked.decoded(bytes).frames == [frame])
+        let empty = hex("00000000 00000000 00000000 00000000 00000001 00000000")
+        #expect(try Layouts.checked.encoded(Frame(.ping)) == empty)
+        #expect(try Layouts.checked.decoded(empty).frames == [Frame(.ping)])
+    }
+
+    @Test func statusOtherThanSuccessIsARejection() throws {
+        let refused = hex("00000003 00000032 00000194 00000000 00000001 00000003")
+        let response = try #require(Layouts.checked.decoded(refused).frames.first)
+        #expect(response.status == 404 && response.isRejection && response.kind == .response)
+        let request = try #require(Layouts.checked.serverSide().decoded(refused).frames.first)
+        #expect(!request.isRejection && request.status == 404)
+        let ranged = Layouts.checked.roles(success: 200...404)
+        #expect(try ranged.decoded(refused).frames.map(\.isRejection) == [false])
+    }
+
+    @Test func checksumAndTrailerMismatchesAreToldApart() {
+        let bytes = hex("00000003 00000032 000000c8 00000003 616263 024d0127 00000003")
+        #expect(Layouts.checked.refusal(of: replacing(17, in: bytes)) == .checksumMismatch)
+        #expect(Layouts.checked.refusal(of: replacing(20, in: bytes)) == .checksumMismatch)
+        #expect(Layouts.checked.refusal(of: replacing(26, in: bytes)) == .repetitionMismatch)
+        #expect(Layouts.checked.refusal(of: replacing(0, in: bytes)) == .repetitionMismatch)
+    }
+
+    @Test func wrongConstantIsRefusedAsSoonAsItsByteIsThere() {
+        #expect(Layouts.acme.refusal(of: hex("ca")) == nil)
+        #expect(Layouts.acme.refusal(of: hex("cb")) == .unexpectedBytes)
+        #expect(Layouts.acme.refusal(of: hex("caff")) == .unexpectedBytes)
+        #expect(Layouts.acme.refusal(of: hex("caff 0007 00000032 00000003 616263 024d0127")) == .unexpectedBytes)
+    }
+
+    @Test func fieldsOfEveryWidthAndOrderFindTheirPlace() throws {
+        // CRC-32 of "123456789" is the algorithm's published check value, 0xcbf43926.
+        let head = hex("2639f4cb 240000 0000000007 0201 313233343536373839 ee 012345 0700000000")
+        let covered = Checksum.adler32.value(of: Bytes(head.prefix(14 + 9)))
+        let bytes = head + (0..<4).map { UInt8(truncatingIfNeeded: covered >> (24 - 8 * $0)) }
+        var frame = Frame(.response, type: 0x012345, serial: 7, body: "123456789")
+        #expect(try Layouts.odd.encoded(frame) == bytes)
+        frame["flags"] = 0x0102
+        #expect(try Layouts.odd.decoded(bytes).frames == [frame])
+        #expect(Layouts.odd.refusal(of: replacing(0, in: bytes)) == .checksumMismatch)
+        #expect(Layouts.odd.refusal(of: replacing(13, in: bytes)) == .checksumMismatch)
+        #expect(Layouts.odd.refusal(of: replacing(23, in: bytes)) == .unexpectedBytes)
+        #expect(Layouts.odd.refusal(of: replacing(27, in: bytes)) == .repetitionMismatch)
+        #expect(Layouts.odd.matching == .serial(0...0xff_ffff_ffff))
+    }
+
+    @Test func repetitionBeforeTheBodyIsCheckedBeforeTheBodyComes() {
+        let layout = FrameLayout {
+            Field.type(UInt8.self)
+            Field.type(UInt8.self)
+            Field.length(UInt8.self, counting: .body)
+            Field.body
+        }
+        #expect(layout.refusal(of: hex("07 07 09")) == nil)
+        #expect(layout.refusal(of: hex("07 08 09")) == .repetitionMismatch)
+        #expect(layout.matching == .inOrder)
+        #expect(layout.cancelFrame(for: 1, type: 7) == nil)
+    }
+
+    @Test(arguments: [
+        (LengthCount.body, UInt8(3)), (.body.plus(4), 7), (.wholeFrame, 10), (.rest, 7), (.rest.plus(-1), 6),
+        (.body.plus(-1), 2),
+    ])
+    func lengthCountsWhatItIsToldTo(count: LengthCount, value: UInt8) throws {
+        let layout = FrameLayout {
+            Field.reserved(2)
+            Field.length(UInt8.self, counting: count)
+            Field.serial(UInt16.self)
+            Field.body
+            Field.reserved(2)
+        }
+        let bytes = hex("0000") + [value] + hex("0005 616263 0000")
+        #expect(try layout.encoded(Frame(.request, serial: 5, body: "abc")) == bytes)
+        #expect(try layout.decoded(bytes).frames == [Frame(.response, serial: 5, body: "abc")])
+    }
+
+    @Test func numbersThatDoNotFitAreRefused() {
+        #expect(Layouts.acme.refusal(of: Frame(.request, type: 0x10000)) == .unknownType)
+        #expect(Layouts.acme.refusal(of: Frame(.request, serial: 1 << 32)) == .malformed)
+        #expect(Layouts.memcached.refusal(of: Frame(.request, status: 0x10000)) == .malformed)
+        var frame = Frame(.request)
+        frame["extrasLength"] = 256
+        #expect(Layouts.memcached.refusal(of: frame) == .malformed)
+        #expect(Layouts.memcached.refusal(of: Frame(.cancel)) == .unknownType)
+    }
+
+    @Test func checksumsHaveTheirPublishedValues() {
+        #expect(Checksum.adler32.value(of: "Wikipedia") == 0x11e6_0398)
+        #expect(Checksum.adler32.value(of: "") == 1)
+        #expect(Checksum.crc32.value(of: "123456789") == 0xcbf4_3926)
+        #expect(Checksum.crc32.value(of: "") == 0)
+        // The sums of 20000 bytes 0xff, with every step reduced.
+        let (low, high) = (0..<20000).reduce((1, 0)) { sums, _ in
+            let low = (sums.0 + 255) % 65521
+            return (low, (sums.1 + low) % 65521)
+        }
+        #expect(Checksum.adler32.value(of: Bytes([UInt8](repeating: 255, count: 20000))) == UInt64(high << 16 | low))
+    }
+}
+
+struct MemcachedLayoutTests {
+    // The examples of memcached's "BinaryProtocolRevamped": Get "Hello" and its two answers, with opaque 0x32.
+    static let get = hex("80 00 0005 00 00 0000 00000005 00000032 0000000000000000 48656c6c6f")
+    static let found = hex("81 00 0000 04 00 0000 00000009 00000032 0000000000000001 deadbeef 576f726c64")
+    static let notFound = hex("81 00 0000 00 00 0001 00000009 00000032 0000000000000000 4e6f7420666f756e64")
+
+    @Test func requestHasItsLengthsAndKey() throws {
+        var request = Frame(.request, type: 0, serial: 0x32, body: "Hello")
+        request["keyLength"] = 5
+        #expect(try Layouts.memcached.encoded(request) == Self.get)
+        request["extrasLength"] = 0
+        request["cas"] = 0
+        let seen = try #require(Layouts.memcached.serverSide().decoded(Self.get).frames.first)
+        #expect(seen.kind == .request && seen["keyLength"] == 5 && seen["extrasLength"] == 0 && seen["cas"] == 0)
+        #expect(seen == request)
+    }
+
+    @Test func responseHasItsExtrasAndCas() throws {
+        let frames = try Layouts.memcached.decoded(Self.found + Self.notFound).frames
+        let (found, missing) = (frames[0], frames[1])
+        #expect(found.kind == .response && !found.isRejection && found.serial == 0x32)
+        #expect(found["extrasLength"] == 4 && found["cas"] == 1 && found["keyLength"] == 0)
+        #expect(found.body == Bytes(hex("deadbeef 576f726c64")))
+        #expect(missing.isRejection && missing.status == 1 && missing.body == "Not found")
+        #expect(try Layouts.memcached.serverSide().encoded(found) == Self.found)
+        #expect(try Layouts.memcached.serverSide().encoded(missing) == Self.notFound)
+    }
+
+    @Test func magicOfTheOtherDirectionIsRefused() {
+        #expect(Layouts.memcached.refusal(of: Self.get) == .unexpectedBytes)
+        #expect(Layouts.memcached.serverSide().refusal(of: Self.found) == .unexpectedBytes)
+    }
+
+    @Test func noOperationIsThePing() throws {
+        let ping = hex("80 0a 0000 00 00 0000 00000000 00000000 0000000000000000")
+        #expect(try Layouts.memcached.encoded(Frame(.ping)) == ping)
+        #expect(try Layouts.memcached.serverSide().decoded(ping).frames.map(\.kind) == [.ping])
+    }
+}
+
+/// `bytes` with every bit of one of them changed.
+func replacing(_ index: Int, in bytes: [UInt8]) -> [UInt8] {
+    var bytes = bytes
+    bytes[index] ^= 0xff
+    return bytes
+}

@@ -1,0 +1,125 @@
+import Testing
+import TrunklineCore
+
+struct LayoutValidationTests {
+    static let length = Field.length(UInt32.self, counting: .body)
+
+    /// Each with the field or role that the error must name.
+    static let mistakes: [(fields: [Field], field: String)] = [
+        ([], "body"),
+        ([length], "body"),
+        ([.body], "length"),
+        ([length, .body, .body], "field 3, body"),
+        ([length, length, .body], "field 2, length (4 bytes)"),
+        ([.body, length], "field 2, length (4 bytes)"),
+        ([.type(UInt64.self), length, .body], "field 1, type (8 bytes)"),
+        ([.type(width: 0), length, .body], "field 1, type (0 bytes)"),
+        ([.status(width: 5), length, .body], "field 1, status (5 bytes)"),
+        ([length, .serial(width: 9), .body], "field 2, serial (9 bytes)"),
+        ([length, .serial(UInt128.self), .body], "field 2, serial (16 bytes)"),
+        ([.length(width: -1, counting: .body), .body], "field 1, length (-1 bytes)"),
+        ([length, .type(UInt16.self), .body, .type(UInt32.self)], "field 4, type (4 bytes)"),
+        ([length, .serial(UInt16.self), .serial(UInt8.self), .body], "field 3, serial (1 byte)"),
+        ([length, .status(UInt8.self), .status(UInt8.self), .body], "field 3, status (1 byte)"),
+        ([length, .integer("", UInt8.self), .body], "field 2, integer \"\" (1 byte)"),
+        ([length, .integer("a", UInt8.self), .body, .integer("a", UInt8.self)], "field 4, integer \"a\" (1 byte)"),
+        ([length, .integer("a", UInt8.self, default: 256), .body], "field 2, integer \"a\" (1 byte)"),
+        ([length, .constant([]), .body], "field 2, constant (0 bytes)"),
+        ([length, .constant(request: [1], response: [1, 2]), .body], "field 2, constant (1 byte)"),
+        ([length, .reserved(0), .body], "field 2, reserved (0 bytes)"),
+        ([length, .reserved(.max), .body], "field 2, reserved (\(Int.max) bytes)"),
+        ([length, .reserved(65535), .body], "body"),
+        ([length, .checksum(.crc32, over: .headerAndBody), .body], "field 2, checksum crc32 (4 bytes)"),
+        ([.length(UInt8.self, counting: .wholeFrame), .reserved(255), .body], "field 1, length (1 byte)"),
+        ([.length(UInt8.self, counting: .body.plus(256)), .body], "field 1, length (1 byte)"),
+        ([.length(UInt8.self, counting: .body.plus(.min)), .body], "field 1, length (1 byte)"),
+    ]
+
+    @Test(arguments: mistakes.indices)
+    func mistakeNamesItsField(index: Int) {
+        let (fields, field) = Self.mistakes[index]
+        let error = #expect(throws: LayoutError.self) { try FrameLayout(validating: fields) }
+        #expect(error?.field == field)
+        #expect(error?.message.isEmpty == false)
+    }
+
+    @Test func roleThatDoesNotFitNamesTheRole() {
+        let plain = FrameLayout {
+            Self.length
+            Field.body
+        }
+        func role(_ layout: () throws -> FrameLayout) -> String? {
+            #expect(throws: LayoutError.self) { try layout() }?.field
+        }
+        #expect(role { try plain.validatingRoles(ping: 1) } == "role ping")
+        #expect(role { try plain.validatingRoles(push: 1...2) } == "role push")
+        #expect(role { try plain.validatingRoles(cancel: 1) } == "role cancel")
+        #expect(role { try plain.validatingRoles(success: 1) } == "role success")
+        #expect(role { try plain.validatingRoles(serials: 1...) } == "role serials")
+        #expect(role { try Layouts.acme.validatingRoles(ping: 0x10000) } == "role ping")
+        #expect(role { try Layouts.acme.validatingRoles(push: 1...0x10000) } == "role push")
+        #expect(role { try Layouts.acme.validatingRoles(push: 0x10000...) } == "role push")
+        #expect(role { try Layouts.acme.validatingRoles(ping: 1, cancel: 1) } == "role cancel")
+        #expect(role { try Layouts.acme.validatingRoles(serials: 1...0x1_0000_0000) } == "role serials")
+        #expect(role { try Layouts.checked.validatingRoles(success: 0x1_0000_0000) } == "role success")
+    }
+
+    @Test func serialsAreAnyRangeAndEndWithTheirField() {
+        let layout = FrameLayout {
+            Field.serial(UInt16.self)
+            Self.length
+            Field.body
+        }
+        #expect(layout.matching == .serial(1...0xffff))
+        #expect(layout.roles(serials: 50...).matching == .serial(50...0xffff))
+        #expect(layout.roles(serials: 0...7).matching == .serial(0...7))
+        let some: ClosedRange<SerialNumber> = 5...6
+        #expect(layout.roles(serials: some).matching == .serial(5...6))
+        let open: PartialRangeFrom<SerialNumber> = 9...
+        #expect(layout.roles(serials: open).matching == .serial(9...0xffff))
+    }
+
+    @Test func rolesReplaceThoseBefore() throws {
+        let layout = Layouts.acme.roles(push: 7)
+        #expect(layout.cancelFrame(for: 1, type: 3) == nil)
+        #expect(layout.matching == .serial(1...0xffff_ffff))
+        #expect(layout.pong(answering: Frame(.ping)) == nil)
+    }
+
+    @Test func layoutIsBuiltFromPartsAndConditions() throws {
+        func layout(isChecked: Bool, padding: Int) -> FrameLayout {
+            FrameLayout {
+                [Field.serial(UInt8.self), Self.length]
+                for _ in 0..<padding { Field.reserved(1) }
+                if isChecked { Field.constant([1]) } else { Field.constant([2]) }
+                Field.body
+                if isChecked { Field.checksum(.crc32, over: .body) }
+            }
+        }
+        #expect(try layout(isChecked: true, padding: 2).encoded(Frame(.request)) == hex("00 00000000 0000 01 00000000"))
+        #expect(try layout(isChecked: false, padding: 0).encoded(Frame(.request)) == hex("00 00000000 02"))
+    }
+
+    @Test func mistakeInADeclarationStopsTheProgramAndNamesTheField() async throws {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            _ = FrameLayout {
+                Field.type(UInt64.self)
+                Field.body
+            }
+        }
+        let output = String(decoding: try #require(result).standardErrorContent, as: UTF8.self)
+        #expect(output.contains("field 1, type (8 bytes)"))
+    }
+
+    @Test func roleOutsideItsFieldStopsTheProgram() async {
+        await #expect(processExitsWith: .failure) { _ = Layouts.acme.roles(ping: 0x10000) }
+        await #expect(processExitsWith: .failure) { _ = Layouts.acme.roles(push: -1) }
+    }
+
+    @Test func limitBelowAFrameWithoutBodyStopsTheProgram() async {
+        await #expect(processExitsWith: .failure) {
+            var layout = FrameLayout.standard
+            layout.maximumFrameSize = 11
+        }
+    }
+}
