@@ -77,8 +77,9 @@ package struct OutboundQueue: Sendable {
         guard position >= firstPosition, position - firstPosition < UInt64(waiting.count) else { return nil }
         let index = Int(position - firstPosition)
         guard let item = waiting[index] else { return nil }
-        if index < encoded.count - (hasStartedFirst ? 1 : 0) { unencode() }
+        let isEncoded = index < encoded.count - (hasStartedFirst ? 1 : 0)
         waiting[index] = nil
+        if isEncoded { unencode() }
         waitingBytes -= Self.cost(item)
         if encoded.isEmpty { forgetEncoding() }
         return item

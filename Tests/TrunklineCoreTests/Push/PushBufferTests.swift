@@ -1,0 +1,72 @@
+import Testing
+
+@testable import TrunklineCore
+
+@Suite struct PushBufferTests {
+    func push(_ serial: UInt64, bytes: Int = 1) -> Frame {
+        Frame(.push, serial: serial, body: Bytes([UInt8](repeating: 0, count: bytes)))
+    }
+
+    func drain(_ buffer: inout PushBuffer) -> [String] {
+        var all: [String] = []
+        while let element = buffer.next() {
+            switch element {
+            case .frame(let frame): all.append("\(frame.serial)")
+            case .dropped(let count): all.append("-\(count)")
+            case .reconnected: all.append("r")
+            }
+        }
+        return all
+    }
+
+    @Test func theOldestGiveWayToOneGap() {
+        var buffer = PushBuffer(maximumCount: 3, maximumBytes: 100, policy: .dropOldest)
+        for serial in 1...6 as ClosedRange<UInt64> { #expect(buffer.offer(push(serial)) == .taken) }
+        #expect(drain(&buffer) == ["-3", "4", "5", "6"])
+    }
+
+    @Test func theNewestAreLostInOneGapAtTheirPlace() {
+        var buffer = PushBuffer(maximumCount: 3, maximumBytes: 100, policy: .dropNewest)
+        for serial in 1...6 as ClosedRange<UInt64> { _ = buffer.offer(push(serial)) }
+        _ = buffer.next()
+        _ = buffer.offer(push(7))
+        #expect(drain(&buffer) == ["2", "3", "-3", "7"])
+    }
+
+    @Test func failingLeavesWhatIsThere() {
+        var buffer = PushBuffer(maximumCount: 1, maximumBytes: 100, policy: .fail)
+        #expect(buffer.offer(push(1)) == .taken)
+        #expect(buffer.offer(push(2)) == .overflow)
+        #expect(drain(&buffer) == ["1"])
+    }
+
+    @Test func bytesAreBoundedTooButOnePushAlwaysFits() {
+        var buffer = PushBuffer(maximumCount: 100, maximumBytes: 10, policy: .dropOldest)
+        _ = buffer.offer(push(1, bytes: 50))
+        _ = buffer.offer(push(2, bytes: 6))
+        _ = buffer.offer(push(3, bytes: 6))
+        #expect(drain(&buffer) == ["-2", "3"])
+    }
+
+    @Test func suspendingTakesEverythingAndSaysWhenItIsFullAndRoomy() {
+        var buffer = PushBuffer(maximumCount: 4, maximumBytes: 100, policy: .suspendReading)
+        let offers = (1...5 as ClosedRange<UInt64>).map { buffer.offer(push($0)) }
+        #expect(offers == [.taken, .taken, .taken, .takenButFull, .takenButFull])
+        #expect(!buffer.isRoomy)
+        for _ in 0..<3 { _ = buffer.next() }
+        #expect(buffer.isRoomy)
+        #expect(drain(&buffer) == ["4", "5"])
+    }
+
+    @Test func unreadReconnectsDoNotAccumulate() {
+        for policy in [PushBuffer.Overflow.dropNewest, .dropOldest] {
+            var buffer = PushBuffer(maximumCount: 2, maximumBytes: 100, policy: policy)
+            for serial in 1...1000 as ClosedRange<UInt64> {
+                _ = buffer.offer(push(serial))
+                buffer.noteReconnected()
+                buffer.noteReconnected()
+            }
+            #expect(drain(&buffer).count <= 8)
+        }
+    }
+}

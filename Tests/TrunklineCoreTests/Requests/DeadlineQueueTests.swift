@@ -1,0 +1,38 @@
+import Testing
+
+@testable import TrunklineCore
+
+@Suite struct DeadlineQueueTests {
+    @Test func ticketsComeOutInOrderOfTheirDeadlines() {
+        var generator = SeededGenerator(seed: 3)
+        var queue = DeadlineQueue()
+        var deadlines: [UInt64: Int64] = [:]
+        for ticket in 0..<1000 as Range<UInt64> {
+            let deadline = Int64.random(in: 0...500, using: &generator)
+            deadlines[ticket] = deadline
+            queue.insert(ticket, deadline: Instant(nanoseconds: deadline))
+        }
+        var last: Int64 = 0
+        for now in stride(from: 0, through: 500, by: 50) as StrideThrough<Int64> {
+            while let ticket = queue.popDue(at: Instant(nanoseconds: now)) {
+                let deadline = deadlines.removeValue(forKey: ticket) ?? -1
+                #expect(deadline >= last && deadline <= now)
+                last = deadline
+            }
+            #expect(deadlines.values.allSatisfy { $0 > now })
+        }
+        #expect(queue.count == 0)
+    }
+
+    @Test func compactingKeepsTheLivingInOrder() {
+        var queue = DeadlineQueue()
+        for ticket in 0..<1000 as Range<UInt64> {
+            queue.insert(ticket, deadline: Instant(nanoseconds: Int64(1000 - ticket)))
+        }
+        #expect(queue.isCrowded(alive: 10))
+        queue.compact { $0 % 100 == 0 }
+        #expect(queue.count == 10)
+        #expect(queue.popDue(at: .distantFuture) == 900)
+        #expect(queue.popDue(at: .distantFuture) == 800)
+    }
+}

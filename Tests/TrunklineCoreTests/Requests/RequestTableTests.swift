@@ -1,0 +1,198 @@
+import Testing
+
+@testable import TrunklineCore
+
+@Suite struct RequestTableTests {
+    let now = Instant(nanoseconds: 0)
+
+    func table(_ matching: ResponseMatching = .serial(50...99)) -> RequestTable<String> {
+        RequestTable(matching: matching, quarantine: .seconds(60))
+    }
+
+    /// Registers and admits one request at `position`; returns its serial.
+    @discardableResult
+    func admit(_ name: String, _ ticket: Ticket, into table: inout RequestTable<String>) -> SerialNumber? {
+        table.register(ticket, waiter: name, type: 7, expectsResponse: true, deadline: nil)
+        return table.admit(ticket, at: ticket)
+    }
+
+    @Test func aResponseFindsItsRequestOnce() {
+        var table = table()
+        let serial = admit("a", 1, into: &table)
+        #expect(serial == 50)
+        guard case .resume(1, "a") = table.answer(50) else { return #expect(Bool(false), "not found") }
+        guard case .unknown = table.answer(50) else { return #expect(Bool(false), "found twice") }
+        #expect(table.isEmpty)
+    }
+
+    @Test func aRequestThatIsNotAdmittedIsCancelledAsNotSent() {
+        var table = table()
+        table.register(1, waiter: "a", type: 7, expectsResponse: true, deadline: nil)
+        guard case .notSent("a", 0) = table.cancel(1, now: now, hasStarted: { _ in true }) else {
+            return #expect(Bool(false), "not reported as unsent")
+        }
+        #expect(table.heldSerials == 0)
+    }
+
+    @Test func aQueuedRequestIsCancelledAsNotSentAndGivesItsSerialBack() {
+        var table = table()
+        admit("a", 1, into: &table)
+        guard case .notSent("a", 1) = table.cancel(1, now: now, hasStarted: { _ in false }) else {
+            return #expect(Bool(false), "not reported as unsent")
+        }
+        #expect(table.heldSerials == 0)
+    }
+
+    @Test func aWrittenRequestIsCancelledWithQuarantine() {
+        var table = table()
+        admit("a", 1, into: &table)
+        guard case .sent("a", serial: 50, type: 7) = table.cancel(1, now: now, hasStarted: { _ in true }) else {
+            return #expect(Bool(false), "not reported as sent")
+        }
+        #expect(table.heldSerials == 1)
+        guard case .late = table.answer(50) else { return #expect(Bool(false), "the answer was not late") }
+        #expect(table.heldSerials == 0)
+    }
+
+    @Test func cancellingWhatHasLeftDoesNothing() {
+        var table = table()
+        admit("a", 1, into: &table)
+        _ = table.answer(50)
+        guard case .none = table.cancel(1, now: now, hasStarted: { _ in true }) else {
+            return #expect(Bool(false), "it left twice")
+        }
+    }
+
+    @Test func inOrderResponsesGoToTheOldestRequest() {
+        var table = table(.inOrder)
+        admit("a", 1, into: &table)
+        admit("b", 2, into: &table)
+        guard case .resume(1, "a") = table.answer(0), case .resume(2, "b") = table.answer(0) else {
+            return #expect(Bool(false), "out of order")
+        }
+    }
+
+    @Test func inOrderTheLateReplyOfACancelledRequestIsSwallowedInItsPlace() {
+        var table = table(.inOrder)
+        admit("a", 1, into: &table)
+        admit("b", 2, into: &table)
+        _ = table.cancel(1, now: now, hasStarted: { _ in true })
+        guard case .late = table.answer(0) else { return #expect(Bool(false), "a's reply went to b") }
+        guard case .resume(2, "b") = table.answer(0) else { return #expect(Bool(false), "b lost its reply") }
+    }
+
+    @Test func inOrderAnUnsentCancelledRequestExpectsNoReply() {
+        var table = table(.inOrder)
+        admit("a", 1, into: &table)
+        admit("b", 2, into: &table)
+        _ = table.cancel(1, now: now, hasStarted: { _ in false })
+        guard case .resume(2, "b") = table.answer(0) else { return #expect(Bool(false), "b lost its reply") }
+        guard case .unknown = table.answer(0) else { return #expect(Bool(false), "a place was left over") }
+    }
+
+    @Test func aLostLinkTakesWhatHadStartedAndKeepsTheRest() {
+        for matching in [ResponseMatching.serial(50...99), .inOrder] {
+            var table = table(matching)
+            for ticket in 1...4 as ClosedRange<UInt64> { admit("\(ticket)", ticket, into: &table) }
+            _ = table.cancel(2, now: now, hasStarted: { _ in true })
+            let lost = table.linkLost { $0 <= 3 }
+            #expect(lost.map(\.waiter) == ["1", "3"])
+            #expect(table.tickets == [4])
+            guard case .resume(4, "4") = table.answer(53) else { return #expect(Bool(false), "4 is lost") }
+        }
+    }
+
+    @Test func anExpiredRequestIsFoundOnceAndDeadOnesAreNot() {
+        var table = table()
+        for ticket in 1...3 as ClosedRange<UInt64> {
+            let deadline = now.advanced(by: .seconds(Int(ticket)))
+            table.register(ticket, waiter: "\(ticket)", type: 7, expectsResponse: true, deadline: deadline)
+            _ = table.admit(ticket, at: ticket)
+        }
+        _ = table.answer(50)
+        let late = now.advanced(by: .seconds(2))
+        #expect(table.nextExpired(at: late) == 2)
+        _ = table.cancel(2, now: late, hasStarted: { _ in true })
+        #expect(table.nextExpired(at: late) == nil)
+        #expect(table.nextDeadline == now.advanced(by: .seconds(3)))
+    }
+
+    @Test func aOneWayMessageTakesNoSerialAndNoPlace() {
+        for matching in [ResponseMatching.serial(50...99), .inOrder] {
+            var table = table(matching)
+            table.register(1, waiter: "post", type: 7, expectsResponse: false, deadline: nil)
+            #expect(table.admit(1, at: 1) == 0)
+            #expect(table.heldSerials == 0)
+            guard case .unknown = table.answer(0) else { return #expect(Bool(false), "it got a reply") }
+            #expect(table.take(1) == "post")
+            #expect(table.isEmpty)
+        }
+    }
+
+    /// The table against every order of events: nobody leaves twice, nobody stays.
+    @Test(arguments: [ResponseMatching.serial(1...40), .inOrder])
+    func everyWaiterLeavesExactlyOnce(_ matching: ResponseMatching) {
+        for seed in 0..<200 as Range<UInt64> {
+            var generator = SeededGenerator(seed: seed)
+            var table = table(matching)
+            var left: [String: Int] = [:]
+            var ticket: Ticket = 0
+            var waiting: [Ticket] = []
+            var position: OutboundPosition = 0
+            var started: OutboundPosition = 0
+            var clock = now
+            for _ in 0..<300 {
+                clock = clock.advanced(by: .milliseconds(Int.random(in: 0...200, using: &generator)))
+                switch Int.random(in: 0..<10, using: &generator) {
+                case 0...3:
+                    ticket += 1
+                    table.register(
+                        ticket,
+                        waiter: "\(ticket)",
+                        type: 7,
+                        expectsResponse: true,
+                        deadline: clock.advanced(by: .seconds(Int.random(in: 1...20, using: &generator)))
+                    )
+                    waiting.append(ticket)
+                case 4:
+                    waiting.removeAll {
+                        table.admit($0, at: position + 1) != nil
+                            ? {
+                                position += 1; return true
+                            }() : table[$0] == nil
+                    }
+                case 5: started = max(started, UInt64.random(in: 0...position, using: &generator))
+                case 6, 7:
+                    if case .resume(_, let waiter) = table.answer(.random(in: 0...41, using: &generator)) {
+                        left[waiter, default: 0] += 1
+                    }
+                case 8:
+                    switch table.cancel(
+                        .random(in: 0...ticket, using: &generator),
+                        now: clock,
+                        hasStarted: { $0 <= started }
+                    ) {
+                    case .none: break
+                    case .notSent(let waiter, _), .sent(let waiter, _, _): left[waiter, default: 0] += 1
+                    }
+                default:
+                    if Int.random(in: 0..<10, using: &generator) == 0 {
+                        started = max(started, position)
+                        for (_, waiter) in table.linkLost(hasStarted: { $0 <= started }) {
+                            left[waiter, default: 0] += 1
+                        }
+                    }
+                    while let expired = table.nextExpired(at: clock) {
+                        switch table.cancel(expired, now: clock, hasStarted: { $0 <= started }) {
+                        case .none: #expect(Bool(false), "expired without being there")
+                        case .notSent(let waiter, _), .sent(let waiter, _, _): left[waiter, default: 0] += 1
+                        }
+                    }
+                }
+            }
+            for (_, entry) in table.removeAll() { left[entry.waiter, default: 0] += 1 }
+            #expect(left.count == Int(ticket), "seed \(seed)")
+            #expect(left.values.allSatisfy { $0 == 1 }, "seed \(seed)")
+        }
+    }
+}

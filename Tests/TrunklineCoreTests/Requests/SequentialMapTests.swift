@@ -1,0 +1,44 @@
+import Testing
+
+@testable import TrunklineCore
+
+@Suite struct SequentialMapTests {
+    @Test func behavesLikeADictionary() {
+        for seed in 0..<50 as Range<UInt64> {
+            var generator = SeededGenerator(seed: seed)
+            var map = SequentialMap<Int>()
+            var model: [UInt64: Int] = [:]
+            var next: UInt64 = seed % 2 == 0 ? 0 : UInt64.max - 200
+            for step in 0..<500 {
+                if Bool.random(using: &generator) || model.isEmpty {
+                    map.insert(step, for: next)
+                    model[next] = step
+                    next &+= UInt64.random(in: 1...3, using: &generator)
+                } else if let key = model.keys.sorted().randomElement(using: &generator) {
+                    // The oldest stays: it becomes a straggler.
+                    guard key != model.keys.min() else { continue }
+                    #expect(map.remove(key) == model.removeValue(forKey: key))
+                    #expect(map.remove(key) == nil)
+                }
+                #expect(map.count == model.count)
+            }
+            for (key, value) in model { #expect(map[key] == value) }
+            #expect(map.sorted.map(\.key) == model.keys.sorted())
+        }
+    }
+
+    @Test func aStragglerCanBeReplacedAndRemoved() {
+        var map = SequentialMap<String>()
+        map.insert("old", for: 0)
+        for key in 1...1000 as ClosedRange<UInt64> {
+            map.insert("new", for: key)
+            map.remove(key)
+        }
+        #expect(map[0] == "old")
+        map.insert("renewed", for: 0)
+        #expect(map[0] == "renewed")
+        #expect(map.count == 1)
+        #expect(map.remove(0) == "renewed")
+        #expect(map.isEmpty)
+    }
+}

@@ -1,0 +1,98 @@
+import Testing
+
+@testable import TrunklineCore
+
+@Suite struct SerialAllocatorTests {
+    let start = Instant(nanoseconds: 0)
+    func at(_ seconds: Int) -> Instant { start.advanced(by: .seconds(seconds)) }
+
+    @Test func serialsGoUpAndWrapToTheLowerBound() {
+        var serials = SerialAllocator(50...52)
+        #expect(serials.take(for: 1) == 50)
+        #expect(serials.take(for: 2) == 51)
+        #expect(serials.answered(50) == .request(1))
+        #expect(serials.take(for: 3) == 52)
+        #expect(serials.take(for: 4) == 50)
+    }
+
+    @Test func theWholeRangeOfThirtyTwoBitsWraps() {
+        var serials = SerialAllocator(UInt64(UInt32.max) - 1...UInt64(UInt32.max))
+        #expect(serials.take(for: 1) == UInt64(UInt32.max) - 1)
+        #expect(serials.take(for: 2) == UInt64(UInt32.max))
+        #expect(serials.take(for: 3) == nil)
+    }
+
+    @Test func theWholeRangeOfSixtyFourBitsDoesNotOverflow() {
+        var serials = SerialAllocator(0...UInt64.max)
+        #expect(serials.take(for: 1) == 0)
+    }
+
+    @Test func whatIsInFlightIsSkipped() {
+        var serials = SerialAllocator(1...4)
+        for ticket in 1...4 as ClosedRange<UInt64> { #expect(serials.take(for: ticket) == ticket) }
+        #expect(serials.answered(3) == .request(3))
+        #expect(serials.take(for: 5) == 3)
+    }
+
+    @Test func aFullRangeIsExhaustedUntilOneIsGivenBack() {
+        var serials = SerialAllocator(1...2)
+        _ = serials.take(for: 1)
+        _ = serials.take(for: 2)
+        #expect(serials.take(for: 3) == nil)
+        serials.release(2)
+        #expect(serials.take(for: 3) == 2)
+    }
+
+    @Test func aQuarantinedSerialIsSkippedUntilTheServerAnswers() {
+        var serials = SerialAllocator(1...2)
+        _ = serials.take(for: 1)
+        serials.quarantine(1, until: at(60))
+        #expect(serials.take(for: 2) == 2)
+        #expect(serials.take(for: 3) == nil)
+        #expect(serials.answered(1) == .late)
+        #expect(serials.take(for: 3) == 1)
+    }
+
+    @Test func quarantineEndsWithItsTime() {
+        var serials = SerialAllocator(1...1)
+        _ = serials.take(for: 1)
+        serials.quarantine(1, until: at(60))
+        serials.endQuarantine(at: at(59))
+        #expect(serials.take(for: 2) == nil)
+        #expect(serials.nextQuarantineEnd == at(60))
+        serials.endQuarantine(at: at(60))
+        #expect(serials.nextQuarantineEnd == nil)
+        #expect(serials.take(for: 2) == 1)
+    }
+
+    // Answered early, taken again, given up again: the first quarantine's end must not free the second.
+    @Test func anOldQuarantineDoesNotEndANewOne() {
+        var serials = SerialAllocator(1...1)
+        _ = serials.take(for: 1)
+        serials.quarantine(1, until: at(10))
+        #expect(serials.answered(1) == .late)
+        _ = serials.take(for: 2)
+        serials.quarantine(1, until: at(20))
+        serials.endQuarantine(at: at(10))
+        #expect(serials.take(for: 3) == nil)
+        serials.endQuarantine(at: at(20))
+        #expect(serials.take(for: 3) == 1)
+    }
+
+    @Test func aDuplicateAnswerIsUnknown() {
+        var serials = SerialAllocator(1...9)
+        _ = serials.take(for: 7)
+        #expect(serials.answered(1) == .request(7))
+        #expect(serials.answered(1) == .unknown)
+    }
+
+    @Test func aLostLinkEndsEveryQuarantineButHoldsRequests() {
+        var serials = SerialAllocator(1...3)
+        _ = serials.take(for: 1)
+        _ = serials.take(for: 2)
+        serials.quarantine(1, until: at(60))
+        serials.linkLost()
+        #expect(serials.takenCount == 1)
+        #expect(serials.answered(2) == .request(2))
+    }
+}
