@@ -122,7 +122,7 @@ private struct BodyCodec: FrameCodec {
                     let size =
                         Int.random(in: 0..<20, using: &generator) == 0
                         ? 5000 : Int.random(in: 1...20, using: &generator)
-                    let bytes = [UInt8](repeating: UInt8(truncatingIfNeeded: ticket), count: size)
+                    let bytes = [UInt8](repeating: UInt8(40 + ticket % 200), count: size)
                     let position = queue.append(item(Bytes(bytes), ticket))
                     expected.append((position, bytes))
                 case 4:
