@@ -1,0 +1,58 @@
+import Foundation
+
+/// A server of somebody else's, started for one test on a Unix socket in a directory of its own and stopped by pid.
+final class ServerProcess {
+    private let process = Process()
+    private let directory: URL
+    let socketPath: String
+
+    /// Where `program` is installed; `nil`, with a printed reason, when it is not.
+    ///
+    /// With `TRUNKLINE_REQUIRE_SERVERS` set, which the project's own check does, a missing server is not skipped.
+    static func find(_ program: String) -> String? {
+        let path = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/opt/homebrew/bin"]
+            .map { "\($0)/\(program)" }
+            .first { FileManager.default.isExecutableFile(atPath: $0) }
+        if path == nil { print("Skipped: \(program) is not installed (Debian: apt-get install \(program)).") }
+        return path
+    }
+
+    static func isAvailable(_ program: String) -> Bool {
+        find(program) != nil || ProcessInfo.processInfo.environment["TRUNKLINE_REQUIRE_SERVERS"] != nil
+    }
+
+    struct NotStarted: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    /// Starts `program` and waits until its socket accepts connections, for ten seconds at most.
+    init(_ program: String, arguments: (_ socketPath: String) -> [String]) throws {
+        directory = FileManager.default.temporaryDirectory
+            .appendingPathComponent("trunkline-\(UUID().uuidString.prefix(8))")
+        socketPath = directory.appendingPathComponent("s").path
+        guard let path = Self.find(program) else { throw NotStarted(description: "\(program) is not installed") }
+        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+        process.executableURL = URL(fileURLWithPath: path)
+        process.arguments = arguments(socketPath)
+        process.standardInput = FileHandle.nullDevice
+        try process.run()
+        let deadline = Date().addingTimeInterval(10)
+        while !FileManager.default.fileExists(atPath: socketPath) {
+            guard process.isRunning, Date() < deadline else {
+                stop()
+                throw NotStarted(description: "\(program) made no socket at \(socketPath)")
+            }
+            Thread.sleep(forTimeInterval: 0.01)
+        }
+    }
+
+    func stop() {
+        if process.isRunning {
+            process.terminate()
+            process.waitUntilExit()
+        }
+        try? FileManager.default.removeItem(at: directory)
+    }
+
+    deinit { stop() }
+}
