@@ -60,25 +60,27 @@ private func parseIPv4(_ text: Substring) -> [UInt8]? {
 }
 
 private func parseIPv6(_ text: String) -> [UInt8]? {
-    guard text.contains(":") else { return nil }
-    var halves: [[UInt8]] = [[]]
-    var parts = text.split(separator: ":", omittingEmptySubsequences: false)
-    // "::" leaves an empty part within, two at either end of the text.
-    if parts.count > 2, parts[0].isEmpty, parts[1].isEmpty { parts.removeFirst() }
-    if parts.count > 2, parts[parts.count - 1].isEmpty, parts[parts.count - 2].isEmpty { parts.removeLast() }
+    guard let gap = text.indices.first(where: { text[$0...].hasPrefix("::") }) else {
+        return parseGroups(text[...]).flatMap { $0.count == 16 ? $0 : nil }
+    }
+    guard let head = parseGroups(text[..<gap]), let tail = parseGroups(text[gap...].dropFirst(2)),
+        head.count + tail.count <= 14
+    else { return nil }
+    return head + [UInt8](repeating: 0, count: 16 - head.count - tail.count) + tail
+}
+
+/// The bytes of groups separated by colons, the last of which may be an IPv4 address.
+private func parseGroups(_ text: Substring) -> [UInt8]? {
+    guard !text.isEmpty else { return [] }
+    var bytes: [UInt8] = []
+    let parts = text.split(separator: ":", omittingEmptySubsequences: false)
     for (index, part) in parts.enumerated() {
-        if part.isEmpty {
-            guard halves.count == 1 else { return nil }
-            halves.append([])
-        } else if index == parts.count - 1, part.contains(".") {
-            guard let bytes = parseIPv4(part) else { return nil }
-            halves[halves.count - 1] += bytes
+        if index == parts.count - 1, let last = parseIPv4(part) {
+            bytes += last
         } else {
-            guard part.count <= 4, let group = UInt16(part, radix: 16) else { return nil }
-            halves[halves.count - 1] += [UInt8(group >> 8), UInt8(group & 0xff)]
+            guard part.count <= 4, part.allSatisfy(\.isHexDigit), let group = UInt16(part, radix: 16) else { return nil }
+            bytes += [UInt8(group >> 8), UInt8(group & 0xff)]
         }
     }
-    let missing = 16 - halves.reduce(0) { $0 + $1.count }
-    guard halves.count == 2 ? missing >= 2 : missing == 0 else { return nil }
-    return halves[0] + [UInt8](repeating: 0, count: missing) + (halves.count == 2 ? halves[1] : [])
+    return bytes
 }

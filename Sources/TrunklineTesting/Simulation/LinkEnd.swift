@@ -2,7 +2,7 @@ import TrunklineCore
 import TrunklineIO
 
 /// What one side of a link knows and wants.
-struct LinkEnd {
+final class LinkEnd {
     enum Phase {
         /// There is no socket on this side yet. → open
         case absent

@@ -58,7 +58,10 @@ extension SimulatedEventLoop {
             } else if isSettling {
                 return
             } else if !waitForPosts(limits.grace) {
-                throw .deadlock("no job, timer or packet is left; " + summary)
+                throw .deadlock(
+                    "no job, timer or packet is left, and nothing came from outside in \(limits.grace) of real time; "
+                        + summary
+                )
             }
         }
     }

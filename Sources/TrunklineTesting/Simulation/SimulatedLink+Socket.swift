@@ -32,9 +32,9 @@ extension SimulatedLink {
         guard room > 0 else { return .wouldBlock }
         let taken = network.random.part(of: min(offered, room), probability: traits.fragmentation / 2)
         var rest = taken
-        for unsafepiece in unsafe pieces where rest > 0 {
-            let count = min(rest, piece.count)
-            unsafe pipes[side.rawValue].append(piece.prefix(count))
+        for index in unsafe pieces.indices where rest > 0 {
+            let count = unsafe min(rest, pieces[index].count)
+            unsafe pipes[side.rawValue].append(pieces[index].prefix(count))
             rest -= count
         }
         network.note(.write, id, taken)
@@ -76,9 +76,9 @@ extension SimulatedLink {
     }
 
     private func leave(_ side: Side) {
-        ends[side.rawValue].phase = .closed
-        ends[side.rawValue].handler = nil
-        ends[side.rawValue].outcome = nil
+        end(side).phase = .closed
+        end(side).handler = nil
+        end(side).outcome = nil
         if end(side.other).isGone { network.remove(self) }
     }
 
@@ -103,7 +103,7 @@ extension SimulatedLink {
 
     /// Tells the handler of `side` what it has to hear.
     func tell(_ side: Side) {
-        if let outcome = ends[side.rawValue].outcome.take() {
+        if let outcome = end(side).outcome.take() {
             if case .connected = outcome {
                 network.note(.connected, id)
             } else {

@@ -11,7 +11,7 @@ final class SimulatedLink: @unchecked Sendable {
     let serverHost: HostAddress
     var traits: LinkTraits
     /// By side.
-    var ends: [LinkEnd]
+    private let ends: [LinkEnd]
     /// By the side that writes.
     var pipes = [Pipe(), Pipe()]
     /// Packets wait in `held` instead of arriving.
@@ -83,8 +83,8 @@ final class SimulatedLink: @unchecked Sendable {
         case .connect: connectArrives()
         case .accept:
             guard end(.client).phase == .connecting else { return }
-            ends[Side.client.rawValue].phase = .open
-            ends[Side.client.rawValue].outcome = .connected
+            end(.client).phase = .open
+            end(.client).outcome = .connected
         case .refuse(let error): fail(.client, error)
         case .data(let count):
             pipes[side.other.rawValue].arrive(count)
@@ -100,7 +100,7 @@ final class SimulatedLink: @unchecked Sendable {
         switch network.answer(to: end(.server).address) {
         case .failure(let error): send(.refuse(error), from: .server)
         case .success(let port):
-            ends[Side.server.rawValue].phase = .open
+            end(.server).phase = .open
             port.add(self)
             send(.accept, from: .server)
         }
@@ -109,8 +109,8 @@ final class SimulatedLink: @unchecked Sendable {
     /// Breaks `side`: nothing can be read or written there any more, what was under way is discarded.
     func fail(_ side: Side, _ error: TransportError) {
         guard !end(side).isGone, end(side).failure == nil else { return }
-        if end(side).phase == .connecting { ends[side.rawValue].outcome = .connectFailed(error) }
-        ends[side.rawValue].failure = error
+        if end(side).phase == .connecting { end(side).outcome = .connectFailed(error) }
+        end(side).failure = error
         for pipe in pipes.indices { pipes[pipe].tearDown() }
         network.attend(self, side)
     }

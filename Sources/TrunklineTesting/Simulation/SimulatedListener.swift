@@ -57,7 +57,7 @@ final class ListeningPort: @unchecked Sendable {
             network.note(.accepted, link.id)
             let owner = handler.accepted(SimulatedTransport(link, .server, on: loop))
             guard link.end(.server).phase == .open else { continue }  // closed by who accepted it
-            link.ends[Side.server.rawValue].handler = owner
+            link.end(.server).handler = owner
             network.attend(link, .server)
         }
     }

@@ -23,7 +23,7 @@ final class SimulatedTransport: Transport {
         get { link.end(side).isReading }
         set {
             loop.preconditionIsCurrent()
-            link.ends[side.rawValue].isReading = newValue
+            link.end(side).isReading = newValue
             if newValue { link.network.attend(link, side) }
         }
     }
@@ -32,7 +32,7 @@ final class SimulatedTransport: Transport {
         get { link.end(side).awaitsWritable }
         set {
             loop.preconditionIsCurrent()
-            link.ends[side.rawValue].awaitsWritable = newValue
+            link.end(side).awaitsWritable = newValue
             if newValue { link.network.attend(link, side) }
         }
     }

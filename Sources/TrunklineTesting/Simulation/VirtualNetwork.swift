@@ -142,10 +142,10 @@ final class VirtualNetwork: @unchecked Sendable {
 
     func push(_ event: NetworkEvent, at time: Instant) { packets.push(event, at: time) }
 
-    /// Lets everything arrive that is due. Returns how many did.
+    /// Lets what is due arrive, up to a bound if each thing leads to the next. Returns how many did.
     func deliverDue() -> Int {
         var count = 0
-        while let event = packets.popDue(at: now) {
+        while count < 10_000, let event = packets.popDue(at: now) {
             count += 1
             switch event {
             case .arrival(let packet, let id, let side): links[id]?.arrive(packet, at: side)
@@ -158,7 +158,7 @@ final class VirtualNetwork: @unchecked Sendable {
     /// Lists `side` of `link` if it has something to hear.
     func attend(_ link: SimulatedLink, _ side: Side) {
         guard !link.end(side).isListed, link.hasNews(for: side) else { return }
-        link.ends[side.rawValue].isListed = true
+        link.end(side).isListed = true
         listed.append(.end(link, side))
     }
 
@@ -175,7 +175,7 @@ final class VirtualNetwork: @unchecked Sendable {
         defer { listed = [] }
         for entry in listed {
             switch entry {
-            case .end(let link, let side): link.ends[side.rawValue].isListed = false
+            case .end(let link, let side): link.end(side).isListed = false
             case .port(let port): port.isListed = false
             }
         }
