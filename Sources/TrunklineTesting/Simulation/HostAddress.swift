@@ -78,7 +78,9 @@ private func parseGroups(_ text: Substring) -> [UInt8]? {
         if index == parts.count - 1, let last = parseIPv4(part) {
             bytes += last
         } else {
-            guard part.count <= 4, part.allSatisfy(\.isHexDigit), let group = UInt16(part, radix: 16) else { return nil }
+            guard part.count <= 4, part.allSatisfy(\.isHexDigit), let group = UInt16(part, radix: 16) else {
+                return nil
+            }
             bytes += [UInt8(group >> 8), UInt8(group & 0xff)]
         }
     }
