@@ -1,0 +1,88 @@
+import TrunklineCore
+
+/// A host of a simulated network: a socket address without its port.
+enum HostAddress: Hashable {
+    case ip([UInt8])
+    case unix(path: String)
+
+    init(_ address: SocketAddress) {
+        switch address {
+        case .ipv4(let bytes, _), .ipv6(let bytes, _, _): self = .ip(bytes)
+        case .unix(let path): self = .unix(path: path)
+        }
+    }
+
+    /// Reads an IP address as it is written (without a zone), or `unix:` and a path; `nil` when `text` is neither.
+    init?(_ text: String) {
+        if text.hasPrefix("unix:") {
+            self = .unix(path: String(text.dropFirst(5)))
+        } else if let bytes = parseIPv4(text[...]) ?? parseIPv6(text) {
+            self = .ip(bytes)
+        } else {
+            return nil
+        }
+    }
+
+    func socketAddress(port: UInt16) -> SocketAddress {
+        switch self {
+        case .ip(let bytes) where bytes.count == 4: .ipv4(bytes, port: port)
+        case .ip(let bytes): .ipv6(bytes, port: port, scope: 0)
+        case .unix(let path): .unix(path: path)
+        }
+    }
+
+    /// The address that stands for every address of its family, on a listener.
+    var wildcard: HostAddress {
+        switch self {
+        case .ip(let bytes): .ip([UInt8](repeating: 0, count: bytes.count))
+        case .unix: self
+        }
+    }
+}
+
+extension HostAddress: CustomStringConvertible {
+    /// The address as it is written, without brackets.
+    var description: String {
+        switch self {
+        case .ip(let bytes) where bytes.count == 4: bytes.map(String.init).joined(separator: ".")
+        case .ip(let bytes):
+            stride(from: 0, to: 16, by: 2).map { String(UInt16(bytes[$0]) << 8 | UInt16(bytes[$0 + 1]), radix: 16) }
+                .joined(separator: ":")
+        case .unix(let path): "unix:\(path)"
+        }
+    }
+}
+
+private func parseIPv4(_ text: Substring) -> [UInt8]? {
+    let parts = text.split(separator: ".", omittingEmptySubsequences: false)
+    let bytes = parts.compactMap { $0.first?.isNumber == true ? UInt8($0) : nil }
+    return parts.count == 4 && bytes.count == 4 ? bytes : nil
+}
+
+private func parseIPv6(_ text: String) -> [UInt8]? {
+    guard let gap = text.indices.first(where: { text[$0...].hasPrefix("::") }) else {
+        return parseGroups(text[...]).flatMap { $0.count == 16 ? $0 : nil }
+    }
+    guard let head = parseGroups(text[..<gap]), let tail = parseGroups(text[gap...].dropFirst(2)),
+        head.count + tail.count <= 14
+    else { return nil }
+    return head + [UInt8](repeating: 0, count: 16 - head.count - tail.count) + tail
+}
+
+/// The bytes of groups separated by colons, the last of which may be an IPv4 address.
+private func parseGroups(_ text: Substring) -> [UInt8]? {
+    guard !text.isEmpty else { return [] }
+    var bytes: [UInt8] = []
+    let parts = text.split(separator: ":", omittingEmptySubsequences: false)
+    for (index, part) in parts.enumerated() {
+        if index == parts.count - 1, let last = parseIPv4(part) {
+            bytes += last
+        } else {
+            guard part.count <= 4, part.allSatisfy(\.isHexDigit), let group = UInt16(part, radix: 16) else {
+                return nil
+            }
+            bytes += [UInt8(group >> 8), UInt8(group & 0xff)]
+        }
+    }
+    return bytes
+}

@@ -1,0 +1,44 @@
+import TrunklineCore
+
+/// What is wrong with the hosts of a simulated network, for links to come. Asked by key only, never iterated.
+struct HostFaults {
+    private var cut: Set<HostAddress> = []
+    private var isEverythingCut = false
+    private var refusals: [HostAddress: TransportError] = [:]
+    private var conditions: [HostAddress: LinkTraits] = [:]
+    private var defaultConditions: LinkTraits
+
+    init(_ traits: LinkTraits) { defaultConditions = traits }
+
+    func isCut(_ host: HostAddress) -> Bool { isEverythingCut || cut.contains(host) }
+
+    /// Cuts or heals `hosts`, or with `nil` everything.
+    mutating func setCut(_ isCut: Bool, _ hosts: [HostAddress]?) {
+        if let hosts {
+            if isCut { cut.formUnion(hosts) } else { cut.subtract(hosts) }
+        } else {
+            isEverythingCut = isCut
+            if !isCut { cut = [] }
+        }
+    }
+
+    func refusal(of host: HostAddress) -> TransportError? { refusals[host] }
+
+    mutating func setRefusal(_ error: TransportError?, _ hosts: [HostAddress]) {
+        for host in hosts { refusals[host] = error }
+    }
+
+    func traits(of host: HostAddress) -> LinkTraits { conditions[host] ?? defaultConditions }
+
+    var resolutionDelay: ClosedRange<Int64> { defaultConditions.resolutionDelay }
+
+    /// Sets the conditions of `hosts`, or with `nil` of every host.
+    mutating func setTraits(_ traits: LinkTraits, _ hosts: [HostAddress]?) {
+        if let hosts {
+            for host in hosts { conditions[host] = traits }
+        } else {
+            conditions = [:]
+            defaultConditions = traits
+        }
+    }
+}

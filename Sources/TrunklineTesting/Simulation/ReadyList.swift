@@ -1,0 +1,25 @@
+import TrunklineCore
+import TrunklineIO
+
+/// What a simulated loop could run now: jobs of tasks and actors, and posted work, in no order but the seed's.
+struct ReadyList {
+    enum Entry {
+        case job(UnownedJob)
+        case work(any LoopWork)
+    }
+
+    private var entries: [Entry] = []
+
+    var count: Int { entries.count }
+    var isEmpty: Bool { entries.isEmpty }
+
+    mutating func append(_ entry: Entry) { entries.append(entry) }
+
+    /// Takes one entry at random; `nil` when there is none.
+    mutating func take(using random: inout SeededGenerator) -> Entry? {
+        guard !entries.isEmpty else { return nil }
+        let index = entries.count == 1 ? 0 : random.below(entries.count)
+        entries.swapAt(index, entries.count - 1)
+        return entries.removeLast()
+    }
+}

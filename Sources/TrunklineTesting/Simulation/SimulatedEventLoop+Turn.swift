@@ -1,0 +1,100 @@
+import TrunklineCore
+import TrunklineIO
+
+/// One turn: jobs and posted work → readiness → timers → end-of-turn work.
+extension SimulatedEventLoop {
+    /// Whether there is something to do at this instant.
+    var hasWork: Bool {
+        !ready.isEmpty || !endOfTurn.isEmpty || network.hasNews || nextInstant.map { $0 <= now } ?? false
+    }
+
+    /// When something may be due next; `nil` for never.
+    var nextInstant: Instant? {
+        switch (timers.next, network.nextArrival) {
+        case (let timer?, let packet?): min(timer, packet)
+        case (let timer, let packet): timer ?? packet
+        }
+    }
+
+    func turn() {
+        turns += 1
+        steps += 1
+        // A real loop finds now more, now less of what happens at about the same time. Every fourth turn at the
+        // latest takes all there is, so that nothing waits for ever.
+        let takesAll = turns % 4 == 0 || random.happens(0.5)
+        if takesAll { runAllReady() } else { runSomeReady() }
+        steps += network.deliverDue()
+        tellOfReadiness(all: takesAll)
+        fireTimers()
+        runEndOfTurn()
+    }
+
+    /// Runs what was ready when the turn began, in random order.
+    private func runAllReady() {
+        var batch = ReadyList()
+        swap(&batch, &ready)
+        while let entry = batch.take(using: &random) { run(entry, of: batch.count) }
+    }
+
+    /// Runs some of what is ready, with what becomes ready meanwhile.
+    private func runSomeReady() {
+        guard !ready.isEmpty else { return }
+        for _ in 0...random.below(ready.count) {
+            guard let entry = ready.take(using: &random) else { return }
+            run(entry, of: ready.count)
+        }
+    }
+
+    private func run(_ entry: ReadyList.Entry, of others: Int) {
+        steps += 1
+        switch entry {
+        case .job(let job):
+            network.note(.job, 0, others)
+            unsafe job.runSynchronously(
+                isolatedTo: asUnownedSerialExecutor(),
+                taskExecutor: asUnownedTaskExecutor()
+            )
+        case .work(let work):
+            network.note(.work, 0, others)
+            work.runOnLoop()
+        }
+    }
+
+    private func tellOfReadiness(all: Bool) {
+        guard network.hasNews else { return }
+        var listed = network.takeListed()
+        while !listed.isEmpty {
+            listed.swapAt(random.below(listed.count), listed.count - 1)
+            let entry = listed.removeLast()
+            steps += 1
+            switch entry {
+            case .port(let port): port.accept(on: self)
+            case .end(let link, let side):
+                if all || random.happens(0.75), link.hasNews(for: side) { link.tell(side) }
+                network.attend(link, side)
+            }
+        }
+    }
+
+    private func fireTimers() {
+        let due = now
+        // A timer that is armed anew for this very instant waits for the next turn after a while.
+        for _ in 0..<1000 {
+            guard let timer = timers.popDue(at: due) else { return }
+            steps += 1
+            network.note(.timer)
+            timer.fire()
+        }
+    }
+
+    /// Runs what was scheduled for the end of this turn; what it schedules in turn waits for the end of the next.
+    private func runEndOfTurn() {
+        let batch = endOfTurn
+        endOfTurn = []
+        for work in batch {
+            steps += 1
+            network.note(.endOfTurn)
+            work.runOnLoop()
+        }
+    }
+}

@@ -1,0 +1,103 @@
+package import TrunklineCore
+package import TrunklineIO
+
+/// An event loop in virtual time on the thread that calls `run`, over a simulated network.
+///
+/// Real actors and real tasks run on it. What is ready runs in an order drawn from the seed; when nothing is ready,
+/// time jumps to the next timer or packet. The same seed gives the same run, to the last byte.
+///
+/// Sendable: every mutable field is touched only by the thread that owns the loop (`LoopOwnership`); other threads
+/// reach `posts`, which has a lock of its own, and the time, which is atomic.
+package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
+    let ownership = LoopOwnership()
+    let posts = OutsidePosts()
+    let time = VirtualTime()
+    let network: VirtualNetwork
+
+    var ready = ReadyList()
+    var endOfTurn: [any LoopWork] = []
+    var timers = TimerQueue()
+    /// Decides what runs next.
+    var random: SeededGenerator
+    /// Makes `randomSeed`.
+    private var seeds: SeededGenerator
+    /// Everything done since the beginning.
+    var steps = 0
+    var turns = 0
+
+    package init(seed: UInt64, conditions: NetworkConditions = NetworkConditions()) {
+        random = SeededGenerator(seed: seed)
+        seeds = SeededGenerator(seed: seed ^ 0x7365_6564_7300_0000)
+        network = VirtualNetwork(seed: seed, time: time, conditions: conditions)
+    }
+
+    // MARK: From any thread
+
+    package var now: Instant { time.now }
+
+    package var isCurrent: Bool { ownership.isMine }
+
+    package func schedule(_ work: any LoopWork) {
+        if isCurrent {
+            ready.append(.work(work))
+        } else {
+            posts.append(.work(work), fault: "work was scheduled from another thread: \(type(of: work))")
+        }
+    }
+
+    package func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        if isCurrent {
+            ready.append(.job(job))
+        } else {
+            posts.append(
+                .job(job),
+                fault: "a task came back from another thread; it had awaited something outside the loop"
+            )
+        }
+    }
+
+    package func checkIsolated() { preconditionIsCurrent() }
+
+    package func isIsolatingCurrentContext() -> Bool? { isCurrent }
+
+    // MARK: On the loop only
+
+    package func scheduleAtEndOfTurn(_ work: any LoopWork) {
+        preconditionIsCurrent()
+        endOfTurn.append(work)
+    }
+
+    package func arm(_ timer: LoopTimer, at deadline: Instant?) {
+        preconditionIsCurrent()
+        timers.arm(timer, at: deadline)
+    }
+
+    package func resolve(
+        _ host: String,
+        port: UInt16,
+        completion: @escaping @Sendable (Result<[SocketAddress], TransportError>) -> Void
+    ) {
+        preconditionIsCurrent()
+        network.resolve(host, port: port, completion: completion)
+    }
+
+    package func connect(
+        to address: SocketAddress,
+        options: SocketOptions,
+        handler: any TransportHandler
+    ) -> any Transport {
+        preconditionIsCurrent()
+        return SimulatedTransport(network.connect(to: address, handler: handler), .client, on: self)
+    }
+
+    package func listen(
+        on address: SocketAddress,
+        handler: any ListenerHandler
+    ) throws(TransportError) -> any Listener {
+        preconditionIsCurrent()
+        return SimulatedListener(try network.listen(on: address, handler: handler), on: self)
+    }
+
+    package func randomSeed() -> UInt64 { confined { seeds.next() } }
+}

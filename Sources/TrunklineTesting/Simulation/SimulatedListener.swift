@@ -1,0 +1,71 @@
+import TrunklineCore
+import TrunklineIO
+
+/// A listening socket of a simulated network, as its owner sees it. Letting go of it closes it.
+final class SimulatedListener: Listener {
+    private let port: ListeningPort
+    private let loop: SimulatedEventLoop
+
+    init(_ port: ListeningPort, on loop: SimulatedEventLoop) {
+        self.port = port
+        self.loop = loop
+    }
+
+    deinit {
+        loop.perform { [port] in port.close() }
+    }
+
+    var address: SocketAddress { port.address }
+
+    func close() {
+        loop.preconditionIsCurrent()
+        port.close()
+    }
+}
+
+/// An address on which a simulated network accepts links.
+///
+/// Sendable: confined to its loop, see `LoopOwnership`.
+final class ListeningPort: @unchecked Sendable {
+    let address: SocketAddress
+    private let network: VirtualNetwork
+    private weak var handler: (any ListenerHandler)?
+    /// Links that are established and that nobody was given yet.
+    private var backlog: [SimulatedLink] = []
+    /// Whether this port is in the network's list of those to be told something.
+    var isListed = false
+
+    init(_ address: SocketAddress, network: VirtualNetwork, handler: any ListenerHandler) {
+        self.address = address
+        self.network = network
+        self.handler = handler
+    }
+
+    func add(_ link: SimulatedLink) {
+        backlog.append(link)
+        network.attend(self)
+    }
+
+    /// Gives the handler every link that waits.
+    func accept(on loop: SimulatedEventLoop) {
+        while !backlog.isEmpty {
+            let link = backlog.removeFirst()
+            guard let handler else {
+                link.reset(.server)
+                continue
+            }
+            network.note(.accepted, link.id)
+            let owner = handler.accepted(SimulatedTransport(link, .server, on: loop))
+            guard link.end(.server).phase == .open else { continue }  // closed by who accepted it
+            link.end(.server).handler = owner
+            network.attend(link, .server)
+        }
+    }
+
+    /// Stops listening; links that nobody was given are reset, the others live on.
+    func close() {
+        guard network.remove(self) else { return }
+        for link in backlog { link.reset(.server) }
+        backlog = []
+    }
+}

@@ -1,0 +1,64 @@
+import TrunklineCore
+import TrunklineIO
+
+/// One side of a simulated link, as its owner sees it. Letting go of it closes the side.
+final class SimulatedTransport: Transport {
+    private let link: SimulatedLink
+    private let side: Side
+    private let loop: SimulatedEventLoop
+
+    init(_ link: SimulatedLink, _ side: Side, on loop: SimulatedEventLoop) {
+        self.link = link
+        self.side = side
+        self.loop = loop
+    }
+
+    deinit {
+        loop.perform { [link, side] in link.close(side) }
+    }
+
+    var id: UInt64 { link.transportID(side) }
+
+    var isReading: Bool {
+        get { link.end(side).isReading }
+        set {
+            loop.preconditionIsCurrent()
+            link.end(side).isReading = newValue
+            if newValue { link.network.attend(link, side) }
+        }
+    }
+
+    var awaitsWritable: Bool {
+        get { link.end(side).awaitsWritable }
+        set {
+            loop.preconditionIsCurrent()
+            link.end(side).awaitsWritable = newValue
+            if newValue { link.network.attend(link, side) }
+        }
+    }
+
+    func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome {
+        loop.preconditionIsCurrent()
+        return unsafe link.read(side, into: buffer)
+    }
+
+    func write(_ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome {
+        loop.preconditionIsCurrent()
+        return unsafe link.write(side, pieces)
+    }
+
+    func finishWriting() {
+        loop.preconditionIsCurrent()
+        link.finishWriting(side)
+    }
+
+    func close() {
+        loop.preconditionIsCurrent()
+        link.close(side)
+    }
+
+    func reset() {
+        loop.preconditionIsCurrent()
+        link.reset(side)
+    }
+}

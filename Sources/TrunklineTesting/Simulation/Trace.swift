@@ -1,0 +1,43 @@
+import TrunklineCore
+
+/// What happened in a simulation, as a fingerprint and, when asked for, as text.
+///
+/// Nothing that goes in may depend on an address in memory, the order of a dictionary or real time.
+struct Trace {
+    enum Kind: UInt64 {
+        case job, work, endOfTurn, timer
+        case resolved, connect, connected, connectFailed, accepted
+        case write, packet, held, lost, read, end, reset, finish, close
+        case listen, stopListening, fault
+    }
+
+    var isRecording = false
+    private(set) var lines: [String] = []
+    private(set) var fingerprint: UInt64 = 0xcbf2_9ce4_8422_2325
+
+    /// Adds one event. `subject` tells who (a link's number), `amount` how much; `detail` is not in the fingerprint.
+    mutating func note(
+        _ kind: Kind,
+        _ subject: UInt64 = 0,
+        _ amount: Int = 0,
+        at now: Instant,
+        detail: @autoclosure () -> String = ""
+    ) {
+        mix(UInt64(bitPattern: now.nanoseconds))
+        mix(kind.rawValue << 56 ^ subject << 24 ^ UInt64(truncatingIfNeeded: amount))
+        guard isRecording else { return }
+        let detail = detail()
+        lines.append("\(seconds(now)) \(kind) \(subject) \(amount)" + (detail.isEmpty ? "" : " \(detail)"))
+    }
+
+    private mutating func mix(_ value: UInt64) {
+        fingerprint = (fingerprint ^ value) &* 0x0000_0100_0000_01b3
+        fingerprint ^= fingerprint >> 29
+    }
+}
+
+/// `instant` in seconds with nine decimals.
+func seconds(_ instant: Instant) -> String {
+    let fraction = String(instant.nanoseconds % 1_000_000_000)
+    return "\(instant.nanoseconds / 1_000_000_000)." + String(repeating: "0", count: 9 - fraction.count) + fraction
+}

@@ -1,0 +1,184 @@
+import TrunklineCore
+import TrunklineIO
+
+/// The state of a simulated network: names, listeners, links, packets under way, and who has to hear something.
+///
+/// Sendable: confined to its loop, see `LoopOwnership`.
+final class VirtualNetwork: @unchecked Sendable {
+    private let time: VirtualTime
+    var random: SeededGenerator
+    var trace = Trace()
+    var names = NameTable()
+    var faults: HostFaults
+    var bytesDelivered = 0
+    private(set) var linksMade: UInt64 = 0
+
+    private var packets = PacketQueue()
+    /// Links of which one end at least is in use.
+    private var links: [UInt64: SimulatedLink] = [:]
+    private var ports: [SocketAddress: ListeningPort] = [:]
+    private var freePort: UInt16 = 49_152
+
+    /// Who may have something to hear.
+    enum Listed {
+        case end(SimulatedLink, Side)
+        case port(ListeningPort)
+    }
+    private var listed: [Listed] = []
+
+    init(seed: UInt64, time: VirtualTime, conditions: NetworkConditions) {
+        self.time = time
+        random = SeededGenerator(seed: seed ^ 0x6e65_7477_6f72_6b00)
+        faults = HostFaults(LinkTraits(conditions))
+    }
+
+    var now: Instant { time.now }
+
+    func note(_ kind: Trace.Kind, _ subject: UInt64 = 0, _ amount: Int = 0, detail: @autoclosure () -> String = "") {
+        trace.note(kind, subject, amount, at: now, detail: detail())
+    }
+
+    // MARK: Links
+
+    var openLinks: Int { links.count }
+
+    /// The links to `hosts`, or with `nil` all of them, in the order they were made.
+    func links(to hosts: [HostAddress]? = nil) -> [SimulatedLink] {
+        links.keys.sorted().compactMap { links[$0] }.filter { hosts?.contains($0.serverHost) ?? true }
+    }
+
+    func connect(to address: SocketAddress, handler: any TransportHandler) -> SimulatedLink {
+        linksMade += 1
+        let host = HostAddress(address)
+        let link = SimulatedLink(
+            id: linksMade,
+            network: self,
+            from: clientAddress(for: address),
+            to: address,
+            traits: faults.traits(of: host),
+            handler: handler
+        )
+        link.setCut(faults.isCut(host))
+        links[link.id] = link
+        note(.connect, link.id, detail: "\(address)")
+        link.connect()
+        return link
+    }
+
+    /// Every client has the same host and a port of its own.
+    private func clientAddress(for server: SocketAddress) -> SocketAddress {
+        let port = UInt16(32_768 + linksMade % 16_384)
+        return switch server {
+        case .ipv4: .ipv4([10, 255, 0, 1], port: port)
+        case .ipv6: .ipv6([0xfd] + [UInt8](repeating: 0, count: 14) + [1], port: port, scope: 0)
+        case .unix: .unix(path: "")
+        }
+    }
+
+    func remove(_ link: SimulatedLink) { links[link.id] = nil }
+
+    // MARK: Names
+
+    func resolve(
+        _ host: String,
+        port: UInt16,
+        completion: @escaping @Sendable (Result<[SocketAddress], TransportError>) -> Void
+    ) {
+        let found = names.lookUp(host).map { $0.socketAddress(port: port) }
+        note(.resolved, 0, found.count, detail: host)
+        let delay = random.number(in: faults.resolutionDelay)
+        push(
+            .resolved {
+                completion(
+                    found.isEmpty
+                        ? .failure(TransportError(.nameResolutionFailed, "no host is called \(host)"))
+                        : .success(found)
+                )
+            },
+            at: Instant(nanoseconds: now.nanoseconds + delay)
+        )
+    }
+
+    // MARK: Listeners
+
+    var listeners: Int { ports.count }
+
+    func listen(on address: SocketAddress, handler: any ListenerHandler) throws(TransportError) -> ListeningPort {
+        var address = address
+        if address.port == 0 {
+            freePort = freePort == .max ? 49_152 : freePort + 1
+            address = HostAddress(address).socketAddress(port: freePort)
+        }
+        guard ports[address] == nil else { throw TransportError(.system, errno: 98, "address in use: \(address)") }
+        let port = ListeningPort(address, network: self, handler: handler)
+        ports[address] = port
+        note(.listen, 0, Int(address.port ?? 0), detail: "\(address)")
+        return port
+    }
+
+    /// False when it was gone already.
+    func remove(_ port: ListeningPort) -> Bool {
+        guard ports[port.address] === port else { return false }
+        ports[port.address] = nil
+        note(.stopListening, 0, Int(port.address.port ?? 0), detail: "\(port.address)")
+        return true
+    }
+
+    /// Who accepts a link to `address`, or why nobody does.
+    func answer(to address: SocketAddress) -> Result<ListeningPort, TransportError> {
+        let host = HostAddress(address)
+        if let refusal = faults.refusal(of: host) { return .failure(refusal) }
+        let anywhere = host.wildcard.socketAddress(port: address.port ?? 0)
+        guard let port = ports[address] ?? ports[anywhere] else {
+            return .failure(TransportError(.refused, errno: 111, "connection refused: \(address)"))
+        }
+        return .success(port)
+    }
+
+    // MARK: Events
+
+    /// When the next packet arrives.
+    var nextArrival: Instant? { packets.next }
+
+    func push(_ event: NetworkEvent, at time: Instant) { packets.push(event, at: time) }
+
+    /// Lets what is due arrive, up to a bound if each thing leads to the next. Returns how many did.
+    func deliverDue() -> Int {
+        var count = 0
+        while count < 10_000, let event = packets.popDue(at: now) {
+            count += 1
+            switch event {
+            case .arrival(let packet, let id, let side): links[id]?.arrive(packet, at: side)
+            case .resolved(let answer): answer()
+            }
+        }
+        return count
+    }
+
+    /// Lists `side` of `link` if it has something to hear.
+    func attend(_ link: SimulatedLink, _ side: Side) {
+        guard !link.end(side).isListed, link.hasNews(for: side) else { return }
+        link.end(side).isListed = true
+        listed.append(.end(link, side))
+    }
+
+    func attend(_ port: ListeningPort) {
+        guard !port.isListed else { return }
+        port.isListed = true
+        listed.append(.port(port))
+    }
+
+    var hasNews: Bool { !listed.isEmpty }
+
+    /// Takes everybody who is listed; whoever still has something to hear must be listed again.
+    func takeListed() -> [Listed] {
+        defer { listed = [] }
+        for entry in listed {
+            switch entry {
+            case .end(let link, let side): link.end(side).isListed = false
+            case .port(let port): port.isListed = false
+            }
+        }
+        return listed
+    }
+}

@@ -1,0 +1,193 @@
+import Testing
+import TrunklineCore
+import TrunklineIO
+
+@testable import TrunklineTesting
+
+/// Faults on demand.
+@Suite struct SimulationFaultTests {
+    /// A network with an echo server at "db" and a peer connected to it.
+    private func connected(
+        seed: UInt64,
+        _ body: @escaping @Sendable (SimulatedNetwork, TestServer, TestPeer) async throws -> Void
+    ) throws {
+        let network = SimulatedNetwork(seed: seed)
+        let server = TestServer(on: network.loop)
+        try network.run {
+            try await server.listen(on: network.address("db"))
+            let peer = TestPeer(on: network.loop)
+            try await peer.connect(to: network.address("db"))
+            try await body(network, server, peer)
+        }
+    }
+
+    @Test func aPartitionHoldsBytesUntilItHeals() throws {
+        for seed in 0..<20 as Range<UInt64> {
+            try connected(seed: seed) { network, _, peer in
+                await peer.write(pattern(500))
+                network.partition("db")
+                await peer.write(pattern(500))
+                try await network.clock.sleep(for: .seconds(60))
+                let during = await peer.received
+                #expect(during.isEmpty)
+                network.heal("db")
+                await peer.finish()
+                await peer.ended()
+                let after = await peer.received
+                #expect(after == pattern(500) + pattern(500))
+            }
+        }
+    }
+
+    @Test func connectingIntoAPartitionHangsUntilItHeals() throws {
+        try connected(seed: 1) { network, _, _ in
+            network.partition()
+            let began = network.clock.now
+            async let connecting: Void = TestPeer(on: network.loop).connect(to: network.address("db"))
+            try await network.clock.sleep(for: .seconds(30))
+            network.heal()
+            try await connecting
+            #expect(began.duration(to: network.clock.now) > .seconds(30))
+        }
+    }
+
+    @Test func aPartitionOfOneHostLeavesTheOthersAlone() throws {
+        try connected(seed: 2) { network, _, peer in
+            network.partition("other")
+            await peer.write([1])
+            let echoed = await peer.received(atLeast: 1)
+            #expect(echoed == [1])
+        }
+    }
+
+    @Test func aHalfOpenLinkSwallowsBytesSilently() throws {
+        try connected(seed: 3) { network, server, peer in
+            network.halfOpen("db")
+            await peer.write(pattern(500_000))
+            try await network.clock.sleep(for: .seconds(600))
+            let (written, events) = await (peer.writtenCount, peer.events)
+            let arrived = await server.peers[0].received
+            #expect(arrived.isEmpty)
+            #expect(written == 131_072)  // the send buffer and the window
+            #expect(events == ["connected"])
+            let next = TestPeer(on: network.loop)
+            try await next.connect(to: network.address("db"))
+            await next.write([1])
+            let echoed = await next.received(atLeast: 1)
+            #expect(echoed == [1])
+        }
+    }
+
+    @Test func aResetHostFailsBothEnds() throws {
+        try connected(seed: 4) { network, server, peer in
+            network.reset("db")
+            await peer.ended()
+            await server.peers[0].ended()
+            let failures = await [peer.failure?.code, server.peers[0].failure?.code]
+            #expect(failures == [.reset, .reset])
+            await peer.close()
+            await server.peers[0].close()
+            #expect(network.openLinks == 0)
+        }
+    }
+
+    @Test func refusedAndUnreachableHostsRecover() throws {
+        try connected(seed: 5) { network, _, _ in
+            for (fault, code) in [
+                (network.refuseConnections, TransportError.Code.refused),
+                (network.makeUnreachable, .unreachable),
+            ] as [((String) -> Void, TransportError.Code)] {
+                fault("db")
+                let peer = TestPeer(on: network.loop)
+                let error = await #expect(throws: TransportError.self) {
+                    try await peer.connect(to: network.address("db"))
+                }
+                #expect(error?.code == code)
+            }
+            network.acceptConnections(to: "db")
+            try await TestPeer(on: network.loop).connect(to: network.address("db"))
+        }
+    }
+
+    @Test func conditionsChangeForLinksThatExist() throws {
+        try connected(seed: 6) { network, _, peer in
+            var conditions = NetworkConditions()
+            conditions.latency = .seconds(1)...(.seconds(2))
+            network.setConditions(conditions, for: "db")
+            let began = network.clock.now
+            await peer.write([1])
+            _ = await peer.received(atLeast: 1)
+            let took = began.duration(to: network.clock.now)
+            #expect(took >= .seconds(2) && took <= .seconds(4))
+        }
+    }
+
+    @Test func aClientThatGivesUpConnectingLeavesNothing() throws {
+        for seed in 0..<50 as Range<UInt64> {
+            let network = SimulatedNetwork(seed: seed)
+            let server = TestServer(on: network.loop)
+            try network.run {
+                try await server.listen(on: network.address("db"))
+                let peer = TestPeer(on: network.loop)
+                await withTaskGroup(of: Void.self) { group in
+                    group.addTask { try? await peer.connect(to: network.address("db")) }
+                    try? await network.clock.sleep(for: .microseconds(Int(seed) * 100))
+                    await peer.close()
+                    await server.stop()
+                    await peer.giveUp()
+                }
+                for peer in await server.peers { await peer.close() }
+            }
+            try network.run { for peer in await server.peers { await peer.close() } }
+            #expect(network.openLinks == 0, "seed \(seed)")
+        }
+    }
+
+    /// Whatever breaks, what arrives is the beginning of what was sent, and nothing is left in the end.
+    @Test func faultsNeverChangeTheOrderOfBytes() throws {
+        for seed in 0..<300 as Range<UInt64> {
+            let network = SimulatedNetwork(seed: seed)
+            let server = TestServer(on: network.loop)
+            try network.run {
+                try await server.listen(on: network.address("db"))
+                let peers = (0..<4).map { _ in TestPeer(on: network.loop) }
+                await withTaskGroup(of: Void.self) { group in
+                    for peer in peers {
+                        group.addTask {
+                            try? await peer.connect(to: network.address("db"))
+                            for _ in 0..<10 {
+                                await peer.write(pattern(256))
+                                try? await network.clock.sleep(for: .milliseconds(1))
+                            }
+                        }
+                    }
+                    var random = SeededGenerator(seed: seed)
+                    for _ in 0..<6 {
+                        try? await network.clock.sleep(for: .microseconds(random.below(3000)))
+                        switch random.below(6) {
+                        case 0: network.reset("db")
+                        case 1: network.halfOpen("db")
+                        case 2: network.refuseConnections(to: "db")
+                        case 3: await peers[random.below(4)].close()
+                        case 4: for peer in await server.peers.prefix(1) { await peer.close() }
+                        default: network.partition("db")
+                        }
+                        try? await network.clock.sleep(for: .microseconds(random.below(3000)))
+                        network.heal()
+                    }
+                    for peer in peers where await peer.events.isEmpty { await peer.giveUp() }
+                }
+                let all = await peers + server.peers
+                for peer in all {
+                    let received = await peer.received
+                    #expect(received == (0..<10).flatMap { _ in pattern(256) }.prefix(received.count).map { $0 })
+                }
+                await server.stop()
+                for peer in all { await peer.letGo() }
+                try await network.clock.sleep(for: .seconds(1))
+                for peer in await server.peers { await peer.letGo() }
+            }
+            #expect(network.openLinks == 0, "seed \(seed)")
+        }
+    }
+}

@@ -1,0 +1,197 @@
+import TrunklineCore
+import TrunklineIO
+
+@testable import TrunklineTesting
+
+/// One end of a simulated link for tests: an actor on the loop that keeps what it reads and writes what it is told.
+actor TestPeer: TransportHandler {
+    nonisolated let loop: SimulatedEventLoop
+    nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
+
+    private var transport: (any Transport)?
+    private var outgoing: [UInt8] = []
+    private var finishes = false
+    private let echoes: Bool
+
+    /// Every event in order.
+    private(set) var events: [String] = []
+    private(set) var received: [UInt8] = []
+    private(set) var hasEnded = false
+    private(set) var failure: TransportError?
+    private(set) var writtenCount = 0
+    private var waiters: [CheckedContinuation<Void, Never>] = []
+
+    init(on loop: SimulatedEventLoop, echoes: Bool = false) {
+        self.loop = loop
+        self.echoes = echoes
+    }
+
+    // MARK: Commands
+
+    func connect(to address: SocketAddress, reading: Bool = true) async throws {
+        transport = loop.connect(to: address, options: SocketOptions(), handler: self)
+        transport?.isReading = reading
+        await wait { !$0.events.isEmpty }
+        if let failure { throw failure }
+    }
+
+    func adopt(_ transport: any Transport) {
+        self.transport = transport
+        transport.isReading = true
+    }
+
+    func write(_ bytes: [UInt8]) {
+        outgoing += bytes
+        flush()
+    }
+
+    /// Ends the outgoing direction after everything that was written.
+    func finish() {
+        finishes = true
+        flush()
+    }
+
+    func setReading(_ isReading: Bool) { transport?.isReading = isReading }
+    func close() { transport?.close() }
+    func reset() { transport?.reset() }
+    /// Ends waiting for an outcome that will not come.
+    func giveUp() {
+        events.append("given up")
+        wakeAll()
+    }
+    func letGo() { transport = nil }
+
+    func received(atLeast count: Int) async -> [UInt8] {
+        await wait { $0.received.count >= count || $0.hasEnded || $0.failure != nil }
+        return received
+    }
+
+    func ended() async { await wait { $0.hasEnded || $0.failure != nil } }
+
+    func wait(until isMet: @escaping @Sendable (isolated TestPeer) -> Bool) async {
+        while !isMet(self) {
+            await withCheckedContinuation { waiters.append($0) }
+        }
+    }
+
+    // MARK: Events
+
+    nonisolated func transport(_ id: UInt64, did event: TransportEvent) {
+        assumeIsolated { $0.handle(event) }
+    }
+
+    private func handle(_ event: TransportEvent) {
+        switch event {
+        case .connected: events.append("connected")
+        case .connectFailed(let error):
+            events.append("connectFailed")
+            failure = error
+        case .readable: readAll()
+        case .writable:
+            events.append("writable")
+            flush()
+        }
+        wakeAll()
+    }
+
+    private func wakeAll() {
+        let woken = waiters
+        waiters = []
+        for waiter in woken { waiter.resume() }
+    }
+
+    private func readAll() {
+        var buffer = [UInt8](repeating: 0, count: 4096)
+        while let transport, transport.isReading {
+            switch unsafe buffer.withUnsafeMutableBytes({ unsafe transport.read(into: $0) }) {
+            case .bytes(let count):
+                received += buffer[..<count]
+                if echoes {
+                    outgoing += buffer[..<count]
+                    flush()
+                }
+            case .wouldBlock: return
+            case .end:
+                events.append("end")
+                hasEnded = true
+                transport.isReading = false
+                if echoes { finish() }
+            case .failed(let error):
+                events.append("failed")
+                failure = error
+                transport.isReading = false
+            }
+        }
+    }
+
+    private func flush() {
+        guard let transport else { return }
+        while !outgoing.isEmpty {
+            // In two pieces, as a real writer does with a header and a body.
+            let middle = outgoing.count / 2
+            let outcome = unsafe outgoing.withUnsafeBytes {
+                unsafe transport.write([
+                    UnsafeRawBufferPointer(rebasing: $0[..<middle]), UnsafeRawBufferPointer(rebasing: $0[middle...]),
+                ])
+            }
+            switch outcome {
+            case .bytes(let count):
+                writtenCount += count
+                outgoing.removeFirst(count)
+            case .wouldBlock:
+                transport.awaitsWritable = true
+                return
+            case .failed(let error):
+                failure = error
+                outgoing = []
+            }
+        }
+        transport.awaitsWritable = false
+        if finishes {
+            finishes = false
+            transport.finishWriting()
+        }
+    }
+}
+
+/// A server for tests: gives every link that it accepts to a `TestPeer`.
+actor TestServer: ListenerHandler {
+    nonisolated let loop: SimulatedEventLoop
+    nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
+    private let echoes: Bool
+    private var listener: (any Listener)?
+    private(set) var peers: [TestPeer] = []
+
+    init(on loop: SimulatedEventLoop, echoes: Bool = true) {
+        self.loop = loop
+        self.echoes = echoes
+    }
+
+    @discardableResult
+    func listen(on address: SocketAddress) throws -> SocketAddress {
+        let listener = try loop.listen(on: address, handler: self)
+        self.listener = listener
+        return listener.address
+    }
+
+    func stop() { listener = nil }
+
+    nonisolated func accepted(_ transport: sending any Transport) -> any TransportHandler {
+        let peer = TestPeer(on: loop, echoes: echoes)
+        nonisolated(unsafe) let transport = transport  // from this moment it is the peer's
+        peer.assumeIsolated { unsafe $0.adopt(transport) }
+        assumeIsolated { $0.peers.append(peer) }
+        return peer
+    }
+}
+
+extension SimulatedNetwork {
+    /// The address of `host`, made if there is none.
+    func address(_ host: String, port: UInt16 = 7000) -> SocketAddress {
+        guard let address = HostAddress(self.host(host)) else { preconditionFailure("a host without an address") }
+        return address.socketAddress(port: port)
+    }
+}
+
+/// `count` bytes that differ by place.
+func pattern(_ count: Int) -> [UInt8] { (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) } }
