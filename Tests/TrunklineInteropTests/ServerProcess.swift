@@ -48,7 +48,8 @@ final class ServerProcess {
 
     func stop() {
         if process.isRunning {
-            process.terminate()
+            // Not SIGTERM: the child inherits the signal mask of the pool's thread that started it, which blocks that.
+            kill(process.processIdentifier, SIGKILL)
             process.waitUntilExit()
         }
         try? FileManager.default.removeItem(at: directory)

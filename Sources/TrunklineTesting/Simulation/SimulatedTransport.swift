@@ -19,6 +19,14 @@ final class SimulatedTransport: Transport {
 
     var id: UInt64 { link.transportID(side) }
 
+    var handler: (any TransportHandler)? {
+        get { link.end(side).handler }
+        set {
+            loop.preconditionIsCurrent()
+            link.end(side).handler = newValue
+        }
+    }
+
     var isReading: Bool {
         get { link.end(side).isReading }
         set {
