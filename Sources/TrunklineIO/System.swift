@@ -46,23 +46,33 @@ func startThread(named name: String, _ body: @escaping @Sendable () -> Void) {
     let start = unsafe Unmanaged.passRetained(Start(String(name.prefix(15)), body)).toOpaque()
     #if os(Linux)
         var thread = pthread_t()
-        let code = unsafe pthread_create(&thread, nil, { argument in
-            guard let argument = unsafe argument else { return nil }
-            let start = unsafe Unmanaged<Start>.fromOpaque(argument).takeRetainedValue()
-            unsafe trunkline_name_thread(start.name)
-            start.body()
-            return nil
-        }, start)
+        let code = unsafe pthread_create(
+            &thread,
+            nil,
+            { argument in
+                guard let argument = unsafe argument else { return nil }
+                let start = unsafe Unmanaged<Start>.fromOpaque(argument).takeRetainedValue()
+                unsafe trunkline_name_thread(start.name)
+                start.body()
+                return nil
+            },
+            start
+        )
         precondition(code == 0, "the system has no thread left: \(systemMessage(code))")
         pthread_detach(thread)
     #else
         var thread: pthread_t?
-        let code = unsafe pthread_create(&thread, nil, { argument in
-            let start = unsafe Unmanaged<Start>.fromOpaque(argument).takeRetainedValue()
-            unsafe pthread_setname_np(start.name)
-            start.body()
-            return nil
-        }, start)
+        let code = unsafe pthread_create(
+            &thread,
+            nil,
+            { argument in
+                let start = unsafe Unmanaged<Start>.fromOpaque(argument).takeRetainedValue()
+                unsafe pthread_setname_np(start.name)
+                start.body()
+                return nil
+            },
+            start
+        )
         precondition(code == 0, "the system has no thread left: \(systemMessage(code))")
         if let thread = unsafe thread { unsafe pthread_detach(thread) }
     #endif

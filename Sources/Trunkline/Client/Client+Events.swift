@@ -43,7 +43,7 @@ extension Client: ConnectionOwner {
     }
 
     private func answer(_ frame: Frame) {
-        switch table.answer(frame.serial) {
+        switch table.answer(frame.serial, unstarted: unstartedPosition) {
         case .resume(_, let waiter):
             inFlight -= 1
             counters.responses += 1

@@ -1,6 +1,6 @@
+import Synchronization
 public import TrunklineCore
 public import TrunklineIO
-import Synchronization
 
 /// From the first connect to the close.
 extension Client {

@@ -18,9 +18,11 @@ extension Client {
 
     /// Looks once at the outbound queue for a whole batch.
     func begin() {
-        (outgoingPosition, outboundBytes) = connection.assumeIsolated { connection in
+        (unstartedPosition, outgoingPosition, outboundBytes) = connection.assumeIsolated { connection in
             if connection.owner == nil { connection.owner = self }
-            return (connection.outbound.nextPosition, connection.outbound.byteCount)
+            return (
+                connection.outbound.unstartedPosition, connection.outbound.nextPosition, connection.outbound.byteCount
+            )
         }
         if outboundBytes < min(options.outbound.lowWatermark, options.outbound.highWatermark) {
             isAboveWatermark = false

@@ -31,6 +31,8 @@ public actor Client {
     var inFlight = 0
     /// What this batch has admitted, to be handed to the connection at its end.
     var outgoing: [OutboundQueue.Item] = []
+    /// The position of the first frame of which no byte was written, when this batch began.
+    var unstartedPosition: OutboundPosition = 0
     /// The position of the first of `outgoing`, and about how many bytes are out with all of them.
     var outgoingPosition: OutboundPosition = 0
     var outboundBytes = 0

@@ -122,10 +122,12 @@ public actor Connection {
             of: ConnectionState.self,
             bufferingPolicy: .bufferingNewest(64)
         )
-        loop.schedule(Completion { [weak self] in
-            guard let self else { return continuation.finish() }
-            self.assumeIsolated { $0.add(continuation) }
-        })
+        loop.schedule(
+            Completion { [weak self] in
+                guard let self else { return continuation.finish() }
+                self.assumeIsolated { $0.add(continuation) }
+            }
+        )
         return stream
     }
 

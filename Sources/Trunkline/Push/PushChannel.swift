@@ -56,7 +56,9 @@ final class PushChannel: Sendable {
             var served: [(Suspension<Push?>, Push?)] = []
             while let id = state.waiters.keys.min() {
                 let element = Self.take(from: &state)
-                guard element != nil || state.isFinished, let waiter = state.waiters.removeValue(forKey: id) else { break }
+                guard element != nil || state.isFinished, let waiter = state.waiters.removeValue(forKey: id) else {
+                    break
+                }
                 served.append((waiter, element))
             }
             return served

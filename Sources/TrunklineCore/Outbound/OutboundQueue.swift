@@ -68,6 +68,9 @@ package struct OutboundQueue: Sendable {
         return nextPosition - 1
     }
 
+    /// No byte was written of the frame at this position, nor of any after it.
+    package var unstartedPosition: OutboundPosition { firstPosition }
+
     /// Whether any byte of the frame at `position` was ever written.
     package func hasStarted(_ position: OutboundPosition) -> Bool { position < firstPosition }
 

@@ -119,17 +119,25 @@ package struct RequestTable<Waiter> {
     }
 
     /// A response has come: by its serial, or for the oldest request where the protocol has none.
+    ///
+    /// No frame from `unstarted` on has been written: a response cannot be meant for those.
     @inlinable
-    package mutating func answer(_ serial: SerialNumber) -> Answer {
+    package mutating func answer(_ serial: SerialNumber, unstarted: OutboundPosition) -> Answer {
         let ticket: Ticket
         if serials != nil {
-            switch serials?.answered(serial) {
-            case .request(let holder)?: ticket = holder
-            case .late?: return .late
+            switch serials?.holder(of: serial) {
+            case .request(let holder)?:
+                if let entry = entries[holder], entry.position >= unstarted { return .unknown }
+                ticket = holder
+            case .late?:
+                serials?.release(serial)
+                return .late
             case .unknown?, nil: return .unknown
             }
+            serials?.release(serial)
         } else {
-            guard let place = order.popFirst() else { return .unknown }
+            guard let place = order.first, place.position < unstarted else { return .unknown }
+            _ = order.popFirst()
             ticket = place.ticket
         }
         guard let entry = entries.remove(ticket) else { return .late }

@@ -40,23 +40,23 @@ package struct SerialAllocator: Sendable {
 
     private mutating func advance() { next = next == range.upperBound ? range.lowerBound : next + 1 }
 
-    /// Whose serial was answered, and frees it; `.unknown` when nobody holds it.
-    package mutating func answered(_ serial: SerialNumber) -> Answered {
-        switch taken.remove(serial) {
+    /// Whose serial it is.
+    package func holder(of serial: SerialNumber) -> Holding {
+        switch taken[serial] {
         case .request(let ticket)?: .request(ticket)
         case .quarantine?: .late
         case nil: .unknown
         }
     }
 
-    package enum Answered: Equatable, Sendable {
+    package enum Holding: Equatable, Sendable {
         case request(Ticket)
         /// The request was given up: the answer is dropped and the serial is free again.
         case late
         case unknown
     }
 
-    /// Gives back the serial of a request that never reached the server.
+    /// Frees a serial: it was answered, or its request never reached the server.
     package mutating func release(_ serial: SerialNumber) { taken.remove(serial) }
 
     /// Holds the serial of a request that was given up until the server answers it or `deadline` has passed.

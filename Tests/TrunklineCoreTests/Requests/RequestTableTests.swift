@@ -20,9 +20,17 @@ import Testing
         var table = table()
         let serial = admit("a", 1, into: &table)
         #expect(serial == 50)
-        guard case .resume(1, "a") = table.answer(50) else { return #expect(Bool(false), "not found") }
-        guard case .unknown = table.answer(50) else { return #expect(Bool(false), "found twice") }
+        guard case .resume(1, "a") = table.answer(50, unstarted: .max) else { return #expect(Bool(false), "not found") }
+        guard case .unknown = table.answer(50, unstarted: .max) else { return #expect(Bool(false), "found twice") }
         #expect(table.isEmpty)
+    }
+
+    @Test(arguments: [ResponseMatching.serial(50...99), .inOrder])
+    func aResponseToARequestThatWasNotWrittenIsUnknown(_ matching: ResponseMatching) {
+        var table = table(matching)
+        admit("a", 1, into: &table)
+        guard case .unknown = table.answer(50, unstarted: 1) else { return #expect(Bool(false), "answered unasked") }
+        guard case .resume(1, "a") = table.answer(50, unstarted: 2) else { return #expect(Bool(false), "lost") }
     }
 
     @Test func aRequestThatIsNotAdmittedIsCancelledAsNotSent() {
@@ -50,14 +58,16 @@ import Testing
             return #expect(Bool(false), "not reported as sent")
         }
         #expect(table.heldSerials == 1)
-        guard case .late = table.answer(50) else { return #expect(Bool(false), "the answer was not late") }
+        guard case .late = table.answer(50, unstarted: .max) else {
+            return #expect(Bool(false), "the answer was not late")
+        }
         #expect(table.heldSerials == 0)
     }
 
     @Test func cancellingWhatHasLeftDoesNothing() {
         var table = table()
         admit("a", 1, into: &table)
-        _ = table.answer(50)
+        _ = table.answer(50, unstarted: .max)
         guard case .none = table.cancel(1, now: now, hasStarted: { _ in true }) else {
             return #expect(Bool(false), "it left twice")
         }
@@ -67,7 +77,9 @@ import Testing
         var table = table(.inOrder)
         admit("a", 1, into: &table)
         admit("b", 2, into: &table)
-        guard case .resume(1, "a") = table.answer(0), case .resume(2, "b") = table.answer(0) else {
+        guard case .resume(1, "a") = table.answer(0, unstarted: .max),
+            case .resume(2, "b") = table.answer(0, unstarted: .max)
+        else {
             return #expect(Bool(false), "out of order")
         }
     }
@@ -77,8 +89,10 @@ import Testing
         admit("a", 1, into: &table)
         admit("b", 2, into: &table)
         _ = table.cancel(1, now: now, hasStarted: { _ in true })
-        guard case .late = table.answer(0) else { return #expect(Bool(false), "a's reply went to b") }
-        guard case .resume(2, "b") = table.answer(0) else { return #expect(Bool(false), "b lost its reply") }
+        guard case .late = table.answer(0, unstarted: .max) else { return #expect(Bool(false), "a's reply went to b") }
+        guard case .resume(2, "b") = table.answer(0, unstarted: .max) else {
+            return #expect(Bool(false), "b lost its reply")
+        }
     }
 
     @Test func inOrderAnUnsentCancelledRequestExpectsNoReply() {
@@ -86,8 +100,12 @@ import Testing
         admit("a", 1, into: &table)
         admit("b", 2, into: &table)
         _ = table.cancel(1, now: now, hasStarted: { _ in false })
-        guard case .resume(2, "b") = table.answer(0) else { return #expect(Bool(false), "b lost its reply") }
-        guard case .unknown = table.answer(0) else { return #expect(Bool(false), "a place was left over") }
+        guard case .resume(2, "b") = table.answer(0, unstarted: .max) else {
+            return #expect(Bool(false), "b lost its reply")
+        }
+        guard case .unknown = table.answer(0, unstarted: .max) else {
+            return #expect(Bool(false), "a place was left over")
+        }
     }
 
     @Test func aLostLinkTakesWhatHadStartedAndKeepsTheRest() {
@@ -98,7 +116,9 @@ import Testing
             let lost = table.linkLost { $0 <= 3 }
             #expect(lost.map(\.waiter) == ["1", "3"])
             #expect(table.tickets == [4])
-            guard case .resume(4, "4") = table.answer(53) else { return #expect(Bool(false), "4 is lost") }
+            guard case .resume(4, "4") = table.answer(53, unstarted: .max) else {
+                return #expect(Bool(false), "4 is lost")
+            }
         }
     }
 
@@ -109,7 +129,7 @@ import Testing
             table.register(ticket, waiter: "\(ticket)", type: 7, expectsResponse: true, deadline: deadline)
             _ = table.admit(ticket, at: ticket)
         }
-        _ = table.answer(50)
+        _ = table.answer(50, unstarted: .max)
         let late = now.advanced(by: .seconds(2))
         #expect(table.nextExpired(at: late) == 2)
         _ = table.cancel(2, now: late, hasStarted: { _ in true })
@@ -123,7 +143,9 @@ import Testing
             table.register(1, waiter: "post", type: 7, expectsResponse: false, deadline: nil)
             #expect(table.admit(1, at: 1) == 0)
             #expect(table.heldSerials == 0)
-            guard case .unknown = table.answer(0) else { return #expect(Bool(false), "it got a reply") }
+            guard case .unknown = table.answer(0, unstarted: .max) else {
+                return #expect(Bool(false), "it got a reply")
+            }
             #expect(table.take(1) == "post")
             #expect(table.isEmpty)
         }
@@ -163,7 +185,10 @@ import Testing
                     }
                 case 5: started = max(started, UInt64.random(in: 0...position, using: &generator))
                 case 6, 7:
-                    if case .resume(_, let waiter) = table.answer(.random(in: 0...41, using: &generator)) {
+                    if case .resume(_, let waiter) = table.answer(
+                        .random(in: 0...41, using: &generator),
+                        unstarted: started + 1
+                    ) {
                         left[waiter, default: 0] += 1
                     }
                 case 8:
