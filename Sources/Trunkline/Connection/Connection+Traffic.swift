@@ -73,7 +73,7 @@ extension Connection {
         var failure: TransportError?
         // Bounded, so that a caller who writes without end does not keep the loop from reading.
         for _ in 0..<8 where failure == nil && !transport.awaitsWritable {
-            refused += outbound.encode(using: &self.link!.codec)
+            refused += self.link?.encode(from: &outbound) ?? []
             let count = outbound.encodedCount
             if count == 0 { break }
             let outcome = unsafe outbound.withUnwritten { unsafe transport.write($0) }
@@ -198,6 +198,13 @@ extension Connection: LoopWork {
 }
 
 extension Link {
+    /// Encodes the next batch of `outbound`; see there.
+    mutating func encode(
+        from outbound: inout OutboundQueue
+    ) -> [(item: OutboundQueue.Item, error: FrameError)] {
+        outbound.encode(using: &codec)
+    }
+
     /// Reads once and decodes what is complete.
     mutating func readAndDecode(
         into frames: inout [Frame],
