@@ -34,9 +34,11 @@ let package = Package(
             dependencies: ["Trunkline", "TrunklineCore", "TrunklineIO"],
             swiftSettings: settings
         ),
+        // Counts allocations, by defining malloc: for the benchmark alone.
+        .target(name: "CTrunklineBench"),
         .executableTarget(
             name: "trunkline-bench",
-            dependencies: ["Trunkline", "TrunklineTesting", "CTrunkline"],
+            dependencies: ["Trunkline", "CTrunklineBench"],
             swiftSettings: settings
         ),
         .testTarget(name: "TrunklineCoreTests", dependencies: ["TrunklineCore"], swiftSettings: settings),

@@ -1,0 +1,38 @@
+import Trunkline
+
+/// The bodies that callers send: a few, prepared, so that making them costs nothing, and told apart by their first
+/// bytes, so that a reply that reaches the wrong caller is noticed.
+struct Bodies: Sendable {
+    private let all: [Bytes]
+    private let size: Int
+
+    /// At most so many bytes in all.
+    private static let budget = 4 * 1024 * 1024
+
+    init(size: Int) {
+        self.size = size
+        // Both are odd: callers next to each other, and requests that follow each other, get different ones.
+        let count = min(251, Self.budget / max(1, size) | 1)
+        all = (0..<count).map { number in
+            var bytes = [UInt8](repeating: UInt8(truncatingIfNeeded: number), count: size)
+            for index in 0..<min(8, size) { bytes[index] = UInt8(truncatingIfNeeded: number >> (8 * index)) }
+            return Bytes(bytes)
+        }
+    }
+
+    subscript(number: Int) -> Bytes { all[number % all.count] }
+
+    /// Throws unless `reply` answers a request with the body of `number`.
+    func check(_ reply: Frame, _ number: Int) throws {
+        guard reply.kind == .response, reply.type == Run.type, reply.serial >= 50 else {
+            throw BenchError("a reply that answers no request: \(reply)")
+        }
+        guard reply.body.count == size else {
+            throw BenchError("a reply of \(reply.body.count) bytes instead of \(size)")
+        }
+        let sent = self[number]
+        for index in 0..<min(8, size) where reply.body[index] != sent[index] {
+            throw BenchError("a reply that belongs to another request: \(reply)")
+        }
+    }
+}

@@ -1,0 +1,75 @@
+#if canImport(Glibc)
+    import Glibc
+#else
+    import Darwin
+#endif
+
+/// This program, run again with other arguments. It ends, at the latest, when its standard input does: with us.
+struct ChildProcess: ~Copyable {
+    private let process: pid_t
+    private let input: Int32
+    private let output: Int32
+
+    init(_ arguments: [String]) throws {
+        let (inputReader, inputWriter) = try Self.makePipe()
+        let (outputReader, outputWriter) = try Self.makePipe()
+        defer {
+            close(inputReader)
+            close(outputWriter)
+        }
+        #if os(Linux)
+            let program = "/proc/self/exe"
+            var actions = unsafe posix_spawn_file_actions_t()
+        #else
+            let program = CommandLine.arguments[0]
+            var actions: posix_spawn_file_actions_t?
+        #endif
+        unsafe posix_spawn_file_actions_init(&actions)
+        defer { unsafe posix_spawn_file_actions_destroy(&actions) }
+        unsafe posix_spawn_file_actions_adddup2(&actions, inputReader, STDIN_FILENO)
+        unsafe posix_spawn_file_actions_adddup2(&actions, outputWriter, STDOUT_FILENO)
+
+        var words = unsafe ([CommandLine.arguments[0]] + arguments).map { unsafe strdup($0) } + [nil]
+        defer { unsafe words.forEach { unsafe free($0) } }
+        var process: pid_t = 0
+        let code = unsafe posix_spawn(&process, program, &actions, nil, &words, environ)
+        guard code == 0 else {
+            close(inputWriter)
+            close(outputReader)
+            throw BenchError("starting \(program)", errno: code)
+        }
+        self.process = process
+        input = inputWriter
+        output = outputReader
+    }
+
+    /// Both ends of a pipe that no other child inherits.
+    private static func makePipe() throws -> (reader: Int32, writer: Int32) {
+        var ends: [Int32] = [-1, -1]
+        guard unsafe pipe(&ends) == 0 else { throw BenchError("pipe", errno: errno) }
+        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+        return (ends[0], ends[1])
+    }
+
+    /// What it prints next, up to the end of the line; empty when it has ended.
+    func readLine() -> String {
+        var line: [UInt8] = []
+        var byte: UInt8 = 0
+        while unsafe read(output, &byte, 1) == 1 {
+            if byte == UInt8(ascii: "\n") { break }
+            line.append(byte)
+        }
+        return String(decoding: line, as: UTF8.self)
+    }
+
+    /// Ends it, if it has not ended of itself, and returns its exit code; negative after a signal.
+    @discardableResult
+    consuming func finish(killing: Bool = false) -> Int32 {
+        if killing { kill(process, SIGTERM) }
+        close(input)
+        close(output)
+        var status: Int32 = 0
+        while unsafe waitpid(process, &status, 0) < 0, errno == EINTR {}
+        return status & 0x7f == 0 ? (status >> 8) & 0xff : -(status & 0x7f)
+    }
+}

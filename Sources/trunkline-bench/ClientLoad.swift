@@ -1,0 +1,92 @@
+import Synchronization
+import Trunkline
+
+/// Callers of one client, as many as keep `run.concurrency` requests in flight.
+struct ClientLoad: Sendable {
+    let client: Client
+    private let row: Row
+    private let concurrency: Int
+    private let bodies: Bodies
+
+    /// How many requests a `send(all:)` carries.
+    static let batchSize = 64
+
+    init(_ run: Run) {
+        client = Client(to: .host("127.0.0.1", port: run.port), speaking: .standard)
+        row = run.row
+        concurrency = run.concurrency
+        bodies = Bodies(size: run.payload)
+    }
+
+    /// Lets the callers run until `quota` is used up; returns how many requests were answered.
+    func drive(_ quota: Quota, _ histogram: Histogram) async throws -> Int {
+        let deadline = quota.deadline(from: monotonicNow()) ?? .max
+        let answered = Counter()
+        let executor = row == .pinned ? client.executor : nil
+        let size = row == .batch ? min(Self.batchSize, concurrency) : 1
+        let workers = concurrency / size
+        try await withThrowingDiscardingTaskGroup { group in
+            for index in 0..<workers {
+                let share = quota.share(of: index, among: workers)
+                group.addTask(executorPreference: executor) {
+                    let count =
+                        size == 1
+                        ? try await call(index, upTo: share, until: deadline, histogram)
+                        : try await callInBatches(of: size, index, upTo: share, until: deadline, histogram)
+                    answered.add(count)
+                }
+            }
+        }
+        return answered.value
+    }
+
+    /// One caller: sends, awaits, checks and begins again.
+    private func call(
+        _ caller: Int,
+        upTo limit: Int,
+        until deadline: UInt64,
+        _ histogram: Histogram
+    ) async throws -> Int {
+        var count = 0
+        var start = monotonicNow()
+        while count < limit, start < deadline {
+            let number = caller &+ count
+            let reply = try await client.send(Request(type: Run.type, body: bodies[number]))
+            try bodies.check(reply, number)
+            let end = monotonicNow()
+            histogram.record(end - start, caller: caller)
+            start = end
+            count += 1
+        }
+        return count
+    }
+
+    private func callInBatches(
+        of size: Int,
+        _ caller: Int,
+        upTo limit: Int,
+        until deadline: UInt64,
+        _ histogram: Histogram
+    ) async throws -> Int {
+        let first = caller * size
+        let requests = (0..<size).map { Request(type: Run.type, body: bodies[first + $0]) }
+        var count = 0
+        var start = monotonicNow()
+        while count < limit, start < deadline {
+            let results = await client.send(all: requests.prefix(limit - count))
+            for (index, result) in results.enumerated() { try bodies.check(result.get(), first + index) }
+            let end = monotonicNow()
+            histogram.record(end - start, times: results.count, caller: caller)
+            start = end
+            count += results.count
+        }
+        return count
+    }
+}
+
+/// A sum that tasks add to.
+private final class Counter: Sendable {
+    private let sum = Atomic<Int>(0)
+    var value: Int { sum.load(ordering: .relaxed) }
+    func add(_ count: Int) { sum.wrappingAdd(count, ordering: .relaxed) }
+}

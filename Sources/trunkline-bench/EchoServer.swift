@@ -1,0 +1,133 @@
+#if canImport(Glibc)
+    import Glibc
+#else
+    import Darwin
+#endif
+
+/// Returns every byte as it came: one thread, no frames, one read and one write for everything that is there.
+struct EchoServer {
+    private let listener: Int32
+    private var connections: [Connection] = []
+
+    /// Listens on a free port of 127.0.0.1 and prints it.
+    init() throws {
+        listener = try openSocket()
+        var address = loopback(port: 0)
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let code = unsafe withUnsafeMutablePointer(to: &address) {
+            unsafe $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { [listener] in
+                unsafe bind(listener, $0, length) == 0 && listen(listener, 128) == 0
+                    && getsockname(listener, $0, &length) == 0 ? 0 : errno
+            }
+        }
+        guard code == 0 else { throw BenchError("listening", errno: code) }
+        print(UInt16(bigEndian: address.sin_port))
+        fflush(nil)
+    }
+
+    /// Serves until standard input ends.
+    mutating func run() throws {
+        while true {
+            var watched = [pollfd(fd: STDIN_FILENO, events: Int16(POLLIN), revents: 0)]
+            watched.append(pollfd(fd: listener, events: Int16(POLLIN), revents: 0))
+            for connection in connections {
+                watched.append(pollfd(fd: connection.descriptor, events: connection.interest, revents: 0))
+            }
+            // Interests change rarely: the same list serves until one does.
+            var isCurrent = true
+            while isCurrent {
+                if unsafe poll(&watched, nfds_t(watched.count), -1) < 0, errno != EINTR {
+                    throw BenchError("poll", errno: errno)
+                }
+                if watched[0].revents != 0 { return }
+                for index in connections.indices where watched[2 + index].revents != 0 {
+                    connections[index].echo()
+                    if connections[index].interest != watched[2 + index].events { isCurrent = false }
+                }
+                if watched[1].revents != 0 {
+                    let descriptor = accept(listener, nil, nil)
+                    if descriptor >= 0 {
+                        sendSmallSegmentsAtOnce(descriptor)
+                        _ = fcntl(descriptor, F_SETFL, O_NONBLOCK)
+                        connections.append(Connection(descriptor))
+                        isCurrent = false
+                    }
+                }
+            }
+            connections.removeAll { $0.isClosed }
+        }
+    }
+
+    /// One client.
+    private final class Connection {
+        let descriptor: Int32
+        private(set) var isClosed = false
+        /// `memory[start..<end]` is still to be written.
+        private var memory = [UInt8](repeating: 0, count: 1024 * 1024)
+        private var start = 0
+        private var end = 0
+
+        private static let largestRead = 256 * 1024
+
+        init(_ descriptor: Int32) { self.descriptor = descriptor }
+
+        deinit { close(descriptor) }
+
+        var interest: Int16 {
+            if isClosed { return 0 }
+            return Int16((end < memory.count ? POLLIN : 0) | (start < end ? POLLOUT : 0))
+        }
+
+        func echo() {
+            if end < memory.count {
+                let count = unsafe memory.withUnsafeMutableBytes { [end] in
+                    unsafe recv(descriptor, $0.baseAddress?.advanced(by: end), min($0.count - end, Self.largestRead), 0)
+                }
+                if count > 0 { end += count }
+                if count == 0 || count < 0 && !isPassing(errno) { isClosed = true }
+            }
+            guard start < end else { return }
+            let count = unsafe memory.withUnsafeBytes { [start, end] in
+                unsafe send(descriptor, $0.baseAddress?.advanced(by: start), end - start, 0)
+            }
+            if count > 0 { start += count }
+            if count < 0 && !isPassing(errno) { isClosed = true }
+            if start == end {
+                start = 0
+                end = 0
+            }
+        }
+    }
+}
+
+// MARK: - Sockets
+
+/// Whether a call that failed so is to be repeated later.
+func isPassing(_ code: Int32) -> Bool { code == EAGAIN || code == EWOULDBLOCK || code == EINTR }
+
+/// A stream socket for IPv4, blocking.
+func openSocket() throws -> Int32 {
+    #if os(Linux)
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+    #else
+        let descriptor = socket(AF_INET, SOCK_STREAM, 0)
+    #endif
+    guard descriptor >= 0 else { throw BenchError("socket", errno: errno) }
+    _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+    return descriptor
+}
+
+/// Sets TCP_NODELAY.
+func sendSmallSegmentsAtOnce(_ descriptor: Int32) {
+    var one: Int32 = 1
+    unsafe setsockopt(descriptor, Int32(IPPROTO_TCP), Int32(TCP_NODELAY), &one, socklen_t(MemoryLayout<Int32>.size))
+}
+
+/// 127.0.0.1
+func loopback(port: UInt16) -> sockaddr_in {
+    var address = sockaddr_in()
+    address.sin_family = sa_family_t(AF_INET)
+    address.sin_port = port.bigEndian
+    address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+    return address
+}

@@ -1,0 +1,98 @@
+#if canImport(Glibc)
+    import Glibc
+#else
+    import Darwin
+#endif
+
+/// Every row in every cell, in rounds.
+struct Matrix {
+    /// What a group of rows has in common.
+    struct Cell: Hashable {
+        var concurrency: Int
+        var payload: Int
+    }
+
+    private let rounds: Int
+    /// Milliseconds, for each row of each cell in each round.
+    private let warmUp: Int
+    private let measured: Int
+    private let cells: [Cell]
+    private var results: [Cell: [Row: [Measurement]]] = [:]
+
+    init(isQuick: Bool) {
+        rounds = isQuick ? 1 : 3
+        warmUp = isQuick ? 150 : 300
+        measured = isQuick ? 500 : 1500
+        cells = [64, 4096, 65536].flatMap { payload in
+            [1, 16, 256, 4096].map { Cell(concurrency: $0, payload: payload) }
+        }
+    }
+
+    /// Measures everything and prints the table.
+    mutating func run() throws {
+        let server = try ChildProcess(["serve"])
+        do {
+            guard let port = UInt16(server.readLine()) else { throw BenchError("the echo server does not start") }
+            try measure(port)
+        } catch {
+            server.finish(killing: true)
+            throw error
+        }
+        server.finish(killing: true)
+        print(Table(cells: cells, results: results, rounds: rounds, milliseconds: measured).text)
+    }
+
+    private mutating func measure(_ port: UInt16) throws {
+        var progress = Progress(steps: rounds * cells.count * Row.allCases.count, milliseconds: warmUp + measured)
+        for round in 1...rounds {
+            for cell in cells {
+                for row in Row.allCases {
+                    let what = "\(cell.concurrency) × \(Table.size(cell.payload)), \(row)"
+                    progress.step("round \(round) of \(rounds): \(what)")
+                    let measurement = try measure(row, cell, port)
+                    results[cell, default: [:]][row, default: []].append(measurement)
+                }
+            }
+        }
+        progress.end()
+    }
+
+    /// In a process of its own, so that one row's threads and memory are not another's.
+    private func measure(_ row: Row, _ cell: Cell, _ port: UInt16) throws -> Measurement {
+        let child = try ChildProcess([
+            "cell", "--row", row.rawValue, "--port", "\(port)", "--concurrency", "\(cell.concurrency)",
+            "--payload", "\(cell.payload)", "--warmup-ms", "\(warmUp)", "--measure-ms", "\(measured)",
+        ])
+        let line = child.readLine()
+        let code = child.finish()
+        guard code == 0 else { throw BenchError("measuring \(row) at \(cell) has failed (\(code))") }
+        return try Measurement(line: line)
+    }
+}
+
+/// The line that says how far it has come.
+private struct Progress {
+    let steps: Int
+    let milliseconds: Int
+    private var done = 0
+    private let start = monotonicNow()
+    private let isTerminal = isatty(STDERR_FILENO) == 1
+
+    init(steps: Int, milliseconds: Int) {
+        self.steps = steps
+        self.milliseconds = milliseconds
+    }
+
+    mutating func step(_ what: String) {
+        let elapsed = Int((monotonicNow() - start) / 1_000_000)
+        // A process of its own for each step costs some time more, and the last replies are waited for.
+        let estimate = done < 8 ? steps * (milliseconds + 100) : elapsed * steps / done
+        done += 1
+        let line = "[\(done)/\(steps)] \(elapsed / 1000) s of about \(estimate / 1000) s; \(what)"
+        complain(isTerminal ? "\r\(line)\u{1b}[K" : "\(line)\n")
+    }
+
+    func end() {
+        if isTerminal { complain("\r\u{1b}[K") }
+    }
+}

@@ -1,0 +1,168 @@
+#if canImport(Glibc)
+    import Glibc
+#else
+    import Darwin
+#endif
+
+/// The limit: one thread that keeps frames in flight on a bare socket, writes all it can in one call and reads all
+/// there is in one call. Replies come in order, so one number says which serial is next.
+@safe
+final class SocketLoop {
+    private let descriptor: Int32
+    private let concurrency: Int
+    private let frameSize: Int
+    /// `slots` frames, prepared but for their serials. Frame number n goes out of slot n % slots.
+    private let frames: UnsafeMutableRawBufferPointer
+    private let slots: Int
+    private let received: UnsafeMutableRawBufferPointer
+
+    /// Since the connection began: frames that are in flight or were, those of them that have a place in a slot, and
+    /// bytes of frames written.
+    private var asked = 0
+    private var issued = 0
+    private var written = 0
+    private var answered = 0
+    /// Bytes at the front of `received` that are the beginning of a header.
+    private var left = 0
+    /// Bytes to come that belong to a body whose header was checked.
+    private var bodyLeft = 0
+    /// When the frames in flight were asked for, in runs: the oldest at `firstRun % concurrency`.
+    private var runs: [(time: UInt64, count: Int)]
+    private var firstRun = 0
+    private var lastRun = 0
+
+    private static let headerSize = 12
+
+    init(_ run: Run) throws {
+        concurrency = run.concurrency
+        frameSize = Self.headerSize + run.payload
+        slots = max(1, min(concurrency, 1024 * 1024 / frameSize))
+        runs = Array(repeating: (0, 0), count: concurrency)
+        unsafe received = .allocate(byteCount: 256 * 1024, alignment: 16)
+        unsafe frames = .allocate(byteCount: slots * frameSize, alignment: 16)
+        for byte in unsafe frames.indices { unsafe frames[byte] = UInt8(truncatingIfNeeded: byte) }
+        for slot in 0..<slots {
+            unsafe frames.storeBytes(of: Run.type.bigEndian, toByteOffset: slot * frameSize, as: UInt32.self)
+            let length = UInt32(run.payload).bigEndian
+            unsafe frames.storeBytes(of: length, toByteOffset: slot * frameSize + 8, as: UInt32.self)
+        }
+        descriptor = try openSocket()
+        var address = loopback(port: run.port)
+        let code = unsafe withUnsafeMutablePointer(to: &address) {
+            unsafe $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { [descriptor] in
+                unsafe connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0 ? 0 : errno
+            }
+        }
+        guard code == 0 else { throw BenchError("connecting to port \(run.port)", errno: code) }
+        sendSmallSegmentsAtOnce(descriptor)
+    }
+
+    deinit {
+        close(descriptor)
+        unsafe frames.deallocate()
+        unsafe received.deallocate()
+    }
+
+    /// Keeps the frames in flight until `quota` is used up and all are answered; returns how many were.
+    func drive(_ quota: Quota, _ histogram: Histogram) throws -> Int {
+        let first = answered
+        var now = monotonicNow()
+        let deadline = quota.deadline(from: now) ?? .max
+        var end = quota.limit == .max ? Int.max : first + quota.limit
+        while answered < end {
+            ask(upTo: end, now)
+            var isBlocked = false
+            while !isBlocked, issue() || written < issued * frameSize { isBlocked = try !write() }
+            try read(mayWait: !isBlocked)
+            now = monotonicNow()
+            settle(now, histogram)
+            if now >= deadline { end = min(end, asked) }
+        }
+        return answered - first
+    }
+
+    /// Asks for as many frames as may be in flight: their latency counts from here.
+    private func ask(upTo end: Int, _ now: UInt64) {
+        let count = min(answered + concurrency, end) - asked
+        guard count > 0 else { return }
+        asked += count
+        runs[lastRun % concurrency] = (now, count)
+        lastRun += 1
+    }
+
+    /// Gives serials to as many of the frames asked for as have a free slot; `false` when to none.
+    private func issue() -> Bool {
+        let count = min(asked, written / frameSize + slots) - issued
+        guard count > 0 else { return false }
+        for number in issued..<issued + count {
+            let offset = (number % slots) * frameSize + 4
+            unsafe frames.storeBytes(of: Self.serial(number).bigEndian, toByteOffset: offset, as: UInt32.self)
+        }
+        issued += count
+        return true
+    }
+
+    private static func serial(_ number: Int) -> UInt32 { 50 + UInt32(number % (1 << 31)) }
+
+    /// Writes up to the end of the last slot or of what is issued; `false` when the socket takes no more.
+    private func write() throws -> Bool {
+        let start = written % (slots * frameSize)
+        let length = min(issued * frameSize - written, slots * frameSize - start)
+        let count = unsafe send(descriptor, frames.baseAddress?.advanced(by: start), length, Int32(MSG_DONTWAIT))
+        if count >= 0 {
+            written += count
+            return count == length
+        }
+        guard isPassing(errno) else { throw BenchError("writing", errno: errno) }
+        return false
+    }
+
+    /// Reads once; waits for something to read or, unless everything is written, to write.
+    private func read(mayWait: Bool) throws {
+        let flags = mayWait ? 0 : Int32(MSG_DONTWAIT)
+        let free = unsafe UnsafeMutableRawBufferPointer(rebasing: received[left...])
+        let count = unsafe recv(descriptor, free.baseAddress, free.count, flags)
+        if count > 0 { return try take(left + count) }
+        if count == 0 { throw BenchError("the server has closed the connection") }
+        guard isPassing(errno) else { throw BenchError("reading", errno: errno) }
+        var watched = pollfd(fd: descriptor, events: Int16(POLLIN | POLLOUT), revents: 0)
+        _ = unsafe poll(&watched, 1, -1)
+    }
+
+    /// Checks the frames in the first `count` bytes.
+    private func take(_ count: Int) throws {
+        var position = min(bodyLeft, count)
+        bodyLeft -= position
+        if position > 0, bodyLeft == 0 { answered += 1 }
+        while count - position >= Self.headerSize {
+            let header = unsafe UnsafeRawBufferPointer(rebasing: received[position..<position + Self.headerSize])
+            let type = unsafe UInt32(bigEndian: header.loadUnaligned(as: UInt32.self))
+            let serial = unsafe UInt32(bigEndian: header.loadUnaligned(fromByteOffset: 4, as: UInt32.self))
+            let length = unsafe UInt32(bigEndian: header.loadUnaligned(fromByteOffset: 8, as: UInt32.self))
+            guard type == Run.type, serial == Self.serial(answered), length == frameSize - Self.headerSize else {
+                throw BenchError("a reply with type \(type), serial \(serial) and length \(length) is none of ours")
+            }
+            position += Self.headerSize
+            let body = min(Int(length), count - position)
+            position += body
+            bodyLeft = Int(length) - body
+            if bodyLeft == 0 { answered += 1 }
+        }
+        left = count - position
+        if left > 0 { unsafe received.copyMemory(from: UnsafeRawBufferPointer(rebasing: received[position..<count])) }
+    }
+
+    /// Records the latency of what was answered since.
+    private func settle(_ now: UInt64, _ histogram: Histogram) {
+        while settled < answered {
+            let run = runs[firstRun % concurrency]
+            let count = min(run.count, answered - settled)
+            histogram.record(now - run.time, times: count, caller: 0)
+            settled += count
+            runs[firstRun % concurrency].count -= count
+            if count == run.count { firstRun += 1 }
+        }
+    }
+
+    private var settled = 0
+}

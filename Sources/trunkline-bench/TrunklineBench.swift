@@ -1,0 +1,56 @@
+#if canImport(Glibc)
+    import Glibc
+#else
+    import Darwin
+#endif
+
+/// What `swift run -c release trunkline-bench` does: see `Arguments.usage`.
+@main
+struct TrunklineBench {
+    static func main() async {
+        signal(SIGPIPE, SIG_IGN)
+        do {
+            switch try Arguments(CommandLine.arguments.dropFirst()).command {
+            case .help: print(Arguments.usage)
+            case .matrix(let isQuick):
+                var matrix = Matrix(isQuick: isQuick)
+                try matrix.run()
+            case .drive(let run): print(try await run.measured().json(of: run))
+            case .cell(let run): print(try await run.measured().line)
+            case .serve:
+                var server = try EchoServer()
+                try server.run()
+            }
+        } catch let error as UsageError {
+            complain("trunkline-bench: \(error.message)\nTry --help.\n")
+            exit(2)
+        } catch let error as BenchError {
+            complain("trunkline-bench: \(error.message)\n")
+            exit(1)
+        } catch {
+            complain("trunkline-bench: \(error)\n")
+            exit(1)
+        }
+    }
+}
+
+/// Something went wrong while measuring; no figures come of it.
+struct BenchError: Error {
+    let message: String
+
+    init(_ message: String) { self.message = message }
+
+    /// A system call has failed.
+    init(_ call: String, errno code: Int32) {
+        let reason = unsafe strerror(code).map { unsafe String(cString: $0) } ?? "error \(code)"
+        message = "\(call): \(reason)"
+    }
+}
+
+/// Writes to standard error, where progress and complaints go.
+func complain(_ text: String) {
+    var text = text
+    text.withUTF8 { bytes in
+        _ = unsafe write(STDERR_FILENO, bytes.baseAddress, bytes.count)
+    }
+}

@@ -1,0 +1,95 @@
+import CTrunklineBench
+
+#if canImport(Glibc)
+    import Glibc
+#else
+    import Darwin
+#endif
+
+/// What this process has used since it began.
+struct Usage {
+    /// Nanoseconds on the monotonic clock.
+    var time: UInt64
+    /// Microseconds of processor time.
+    var user: Int
+    var system: Int
+    /// Negative where they are not counted.
+    var allocations: Int
+
+    static var now: Usage {
+        var usage = rusage()
+        #if os(Linux)
+            unsafe getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage)
+        #else
+            unsafe getrusage(RUSAGE_SELF, &usage)
+        #endif
+        return Usage(
+            time: monotonicNow(),
+            user: microseconds(usage.ru_utime),
+            system: microseconds(usage.ru_stime),
+            allocations: Int(trunkline_bench_allocations())
+        )
+    }
+
+    private static func microseconds(_ time: timeval) -> Int { Int(time.tv_sec) * 1_000_000 + Int(time.tv_usec) }
+
+    /// The most memory this process ever had in use, in kilobytes.
+    static var peakMemory: Int {
+        #if os(Linux)
+            // ru_maxrss is no use: it is inherited from the process that started this one.
+            for line in contents(of: "/proc/self/status").split(separator: "\n") where line.hasPrefix("VmHWM:") {
+                return line.split { !$0.isNumber }.first.flatMap { Int($0) } ?? 0
+            }
+            return 0
+        #else
+            var usage = rusage()
+            unsafe getrusage(RUSAGE_SELF, &usage)
+            return usage.ru_maxrss / 1024
+        #endif
+    }
+}
+
+/// Nanoseconds on the monotonic clock.
+func monotonicNow() -> UInt64 {
+    var time = timespec()
+    unsafe clock_gettime(CLOCK_MONOTONIC, &time)
+    return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
+}
+
+/// The first 64 KiB of a text file; empty when it cannot be read.
+func contents(of path: String) -> String {
+    let descriptor = unsafe open(path, O_RDONLY)
+    guard descriptor >= 0 else { return "" }
+    defer { close(descriptor) }
+    var bytes = [UInt8](repeating: 0, count: 65536)
+    let count = unsafe read(descriptor, &bytes, bytes.count)
+    return String(decoding: bytes.prefix(max(0, count)), as: UTF8.self)
+}
+
+/// What the figures were measured on, in one line.
+func machineDescription() -> String {
+    let processors = sysconf(Int32(_SC_NPROCESSORS_ONLN))
+    var parts = ["\(processors) processors"]
+    let models = contents(of: "/proc/cpuinfo").split(separator: "\n").filter { $0.hasPrefix("model name") }
+    if let model = models.first?.split(separator: ":").last { parts[0] += " (\(model.drop { $0 == " " }))" }
+    var names = utsname()
+    if unsafe uname(&names) == 0 {
+        parts.append("\(text(names.sysname)) \(text(names.release)) \(text(names.machine))")
+    }
+    #if compiler(>=6.4)
+        parts.append("Swift 6.4 or later")
+    #elseif compiler(>=6.3)
+        parts.append("Swift 6.3")
+    #else
+        parts.append("Swift 6.2")
+    #endif
+    #if DEBUG
+        parts.append("a DEBUG build: use -c release")
+    #endif
+    return parts.joined(separator: ", ")
+}
+
+/// The text in one of C's arrays of characters.
+private func text<Characters>(_ characters: Characters) -> String {
+    unsafe withUnsafeBytes(of: characters) { unsafe String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+}
