@@ -1,4 +1,5 @@
 /// A place in the outbound order of one connection; higher goes out later. Never used twice, on any link.
+@usableFromInline
 package typealias OutboundPosition = UInt64
 
 /// The frames on their way out, in order: waiting, encoded, partly written.
@@ -6,8 +7,10 @@ package typealias OutboundPosition = UInt64
 /// A frame is kept until its first byte is written, so that one that has not started can still be removed, and
 /// survives the loss of a link. Encoding happens just before writing and only into an empty buffer, a batch at a time;
 /// what is encoded but not started is encoded again when a removal or a new link asks for it.
+@usableFromInline
 package struct OutboundQueue: Sendable {
     /// A frame and whom to tell about it.
+    @usableFromInline
     package struct Item: Sendable {
         package var frame: Frame
         package var ticket: Ticket

@@ -3,11 +3,15 @@
 /// A heap whose entries are not removed when their request ends: dead entries are dropped when they come up, or all
 /// at once when they outnumber the living. Requests with the same timeout arrive in order of their deadlines, which
 /// makes inserting constant work in practice.
+@usableFromInline
 package struct DeadlineQueue: Sendable {
     @usableFromInline var heap: [Entry] = []
 
+    @usableFromInline
     package struct Entry: Sendable, Equatable {
+        @usableFromInline
         package var deadline: Instant
+        @usableFromInline
         package var ticket: Ticket
 
         @inlinable

@@ -6,17 +6,24 @@
 ///
 ///     registered ──admit──► admitted ──(its first byte is written)──► started ──answer──► gone
 ///         └─────────────────────┴──── cancel: not sent ─── cancel: quarantine ┘
+@usableFromInline
 package struct RequestTable<Waiter> {
     /// A request that has not left.
+    @usableFromInline
     package struct Entry {
+        @usableFromInline
         package var waiter: Waiter
         /// The protocol's type number, for the cancel frame.
+        @usableFromInline
         package var type: UInt32
         /// Given when the request is admitted; 0 before, and for one-way messages and in-order protocols.
+        @usableFromInline
         package var serial: SerialNumber = 0
         /// Where its frame is in the outbound order; 0 before it is admitted.
+        @usableFromInline
         package var position: OutboundPosition = 0
         /// Whether a response is to come; false for a one-way message, which waits to be written only.
+        @usableFromInline
         package var expectsResponse: Bool
 
         @inlinable
@@ -47,6 +54,7 @@ package struct RequestTable<Waiter> {
         }
     }
 
+    @usableFromInline
     package init(matching: ResponseMatching, quarantine: Duration) {
         if case .serial(let range) = matching { serials = SerialAllocator(range) }
         self.quarantine = quarantine
@@ -60,9 +68,11 @@ package struct RequestTable<Waiter> {
     package var isEmpty: Bool { entries.isEmpty }
 
     /// How many serials are held: by requests, or by quarantine.
+    @usableFromInline
     package var heldSerials: Int { serials?.takenCount ?? 0 }
 
     /// Everyone who has not left, in order.
+    @usableFromInline
     package var tickets: [Ticket] { entries.sorted.map(\.key) }
 
     @inlinable
@@ -109,6 +119,7 @@ package struct RequestTable<Waiter> {
     // MARK: Out
 
     /// What a response meets.
+    @usableFromInline
     package enum Answer {
         /// Hand it to this waiter.
         case resume(Ticket, Waiter)
@@ -145,6 +156,7 @@ package struct RequestTable<Waiter> {
     }
 
     /// What giving a request up asks for.
+    @usableFromInline
     package enum Cancellation {
         /// It has left already.
         case none
@@ -155,6 +167,7 @@ package struct RequestTable<Waiter> {
     }
 
     /// The caller, or its deadline, gives the request up. `hasStarted` tells whether any byte of it was written.
+    @usableFromInline
     package mutating func cancel(
         _ ticket: Ticket,
         now: Instant,
@@ -170,6 +183,7 @@ package struct RequestTable<Waiter> {
     }
 
     /// Takes a request out that never reached the server (it could not be encoded) or needs no answer (it was one-way).
+    @usableFromInline
     package mutating func take(_ ticket: Ticket) -> Waiter? {
         guard let entry = entries.remove(ticket) else { return nil }
         if entry.expectsResponse { forgetUnsent(ticket, entry) }
@@ -189,6 +203,7 @@ package struct RequestTable<Waiter> {
     /// The link is gone: hands out, in the order of their tickets, those whose answer can't come any more.
     ///
     /// The others have not started; they keep their serials and their places for the next link.
+    @usableFromInline
     package mutating func linkLost(hasStarted: (OutboundPosition) -> Bool) -> [(ticket: Ticket, waiter: Waiter)] {
         var lost: [(ticket: Ticket, waiter: Waiter)] = []
         for (ticket, entry) in entries.sorted where entry.position != 0 && hasStarted(entry.position) {
@@ -202,6 +217,7 @@ package struct RequestTable<Waiter> {
     }
 
     /// Hands out everyone who waits, in the order of their tickets.
+    @usableFromInline
     package mutating func removeAll() -> [(ticket: Ticket, entry: Entry)] {
         let all = entries.sorted.map { (ticket: $0.key, entry: $0.value) }
         for (ticket, entry) in all {
@@ -215,6 +231,7 @@ package struct RequestTable<Waiter> {
     // MARK: Time
 
     /// The next request whose deadline has passed at `now`; it is still in the table, to be cancelled.
+    @usableFromInline
     package mutating func nextExpired(at now: Instant) -> Ticket? {
         while let ticket = deadlines.popDue(at: now) {
             if entries.contains(ticket) { return ticket }
@@ -224,6 +241,7 @@ package struct RequestTable<Waiter> {
     }
 
     /// When to look for expired requests and quarantines again; `nil` for never.
+    @usableFromInline
     package var nextDeadline: Instant? {
         switch (deadlines.earliest, serials?.nextQuarantineEnd) {
         case (let a?, let b?): min(a, b)

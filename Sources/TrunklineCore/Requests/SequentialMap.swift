@@ -2,6 +2,7 @@
 ///
 /// The recent keys live in a ring indexed by the key's low bits, without hashing. An old key whose place is needed
 /// by a new one moves to a dictionary for stragglers.
+@usableFromInline
 package struct SequentialMap<Value> {
     /// Slot `key & mask` holds `key`'s value. The size is a power of two.
     @usableFromInline var ring: [Slot]
@@ -81,6 +82,7 @@ package struct SequentialMap<Value> {
     }
 
     /// Every key with its value, in ascending order of the keys.
+    @usableFromInline
     package var sorted: [(key: UInt64, value: Value)] {
         var all: [(key: UInt64, value: Value)] = stragglers.map { ($0.key, $0.value) }
         for slot in ring {
@@ -89,6 +91,7 @@ package struct SequentialMap<Value> {
         return all.sorted { $0.key < $1.key }
     }
 
+    @usableFromInline
     package mutating func removeAll() { self = SequentialMap() }
 
     @usableFromInline

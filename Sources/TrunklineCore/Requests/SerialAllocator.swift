@@ -1,11 +1,14 @@
 /// Names one `send` within its client, from before it is registered until after it is over. Never used twice.
+@usableFromInline
 package typealias Ticket = UInt64
 
 /// Hands out the serial numbers of one client and knows who holds each.
 ///
 /// Serials go up and wrap around, skipping those in flight and those in quarantine. A serial is in quarantine after its
 /// request was given up but the server may still answer: the late answer must not reach another request.
+@usableFromInline
 package struct SerialAllocator: Sendable {
+    @usableFromInline
     package let range: ClosedRange<SerialNumber>
     private var next: SerialNumber
     /// Serials that are taken: by a request in flight (its ticket) or by quarantine (`nil`).
@@ -19,15 +22,18 @@ package struct SerialAllocator: Sendable {
         case quarantine(until: Instant)
     }
 
+    @usableFromInline
     package init(_ range: ClosedRange<SerialNumber>) {
         self.range = range
         next = range.lowerBound
     }
 
     /// How many serials are held, by requests or by quarantine.
+    @usableFromInline
     package var takenCount: Int { taken.count }
 
     /// Takes the next free serial for `ticket`; `nil` when every one is held (exhausted).
+    @usableFromInline
     package mutating func take(for ticket: Ticket) -> SerialNumber? {
         let (span, isAll) = (range.upperBound - range.lowerBound).addingReportingOverflow(1)
         if !isAll, taken.count >= span { return nil }
@@ -41,6 +47,7 @@ package struct SerialAllocator: Sendable {
     private mutating func advance() { next = next == range.upperBound ? range.lowerBound : next + 1 }
 
     /// Whose serial it is.
+    @usableFromInline
     package func holder(of serial: SerialNumber) -> Holding {
         switch taken[serial] {
         case .request(let ticket)?: .request(ticket)
@@ -49,6 +56,7 @@ package struct SerialAllocator: Sendable {
         }
     }
 
+    @usableFromInline
     package enum Holding: Equatable, Sendable {
         case request(Ticket)
         /// The request was given up: the answer is dropped and the serial is free again.
@@ -57,15 +65,18 @@ package struct SerialAllocator: Sendable {
     }
 
     /// Frees a serial: it was answered, or its request never reached the server.
+    @usableFromInline
     package mutating func release(_ serial: SerialNumber) { taken.remove(serial) }
 
     /// Holds the serial of a request that was given up until the server answers it or `deadline` has passed.
+    @usableFromInline
     package mutating func quarantine(_ serial: SerialNumber, until deadline: Instant) {
         taken.insert(.quarantine(until: deadline), for: serial)
         quarantine.append((serial, deadline))
     }
 
     /// Frees the serials whose quarantine is over at `now`.
+    @usableFromInline
     package mutating func endQuarantine(at now: Instant) {
         while let first = quarantine.first {
             // An answer may have freed the serial, and another request taken it and been given up since.
@@ -80,9 +91,11 @@ package struct SerialAllocator: Sendable {
     }
 
     /// When the next quarantine ends; `nil` when there is none.
+    @usableFromInline
     package var nextQuarantineEnd: Instant? { quarantine.first?.until }
 
     /// The link is gone, and with it every answer that could have come late.
+    @usableFromInline
     package mutating func linkLost() {
         while let entry = quarantine.popFirst() {
             if case .quarantine? = taken[entry.serial] { taken.remove(entry.serial) }

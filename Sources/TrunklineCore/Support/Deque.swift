@@ -1,4 +1,5 @@
 /// A double-ended queue in a ring: append at the back, take from the front, both in constant time.
+@usableFromInline
 package struct Deque<Element> {
     /// The ring; its size is zero or a power of two.
     @usableFromInline var slots: [Element?] = []

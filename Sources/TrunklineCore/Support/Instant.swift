@@ -1,13 +1,16 @@
 /// A point in time on the clock of one event loop: nanoseconds since an origin that only that loop knows.
 ///
 /// The machines of this module never read a clock; whoever drives them says what time it is.
+@usableFromInline
 package struct Instant: Hashable, Comparable, Sendable {
+    @usableFromInline
     package var nanoseconds: Int64
 
     @inlinable
     package init(nanoseconds: Int64) { self.nanoseconds = nanoseconds }
 
     /// Later than every instant a clock will show.
+    @usableFromInline
     package static let distantFuture = Instant(nanoseconds: .max)
 
     @inlinable
