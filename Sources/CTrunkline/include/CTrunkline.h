@@ -3,9 +3,8 @@
 // System calls that Swift's Glibc module does not export, in shapes that Swift can call without unsafe unions.
 #if defined(__linux__)
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+// Without _GNU_SOURCE, under which `fd_set` and others would differ from what Swift's Glibc module has of them: the
+// importer then refuses both, depending on which file is compiled first.
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -14,7 +13,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
-// The GNU-only prototypes, in case an earlier include came without _GNU_SOURCE.
+// The GNU-only prototypes.
 extern int accept4(int, struct sockaddr *, socklen_t *, int);
 extern int pthread_setname_np(pthread_t, const char *);
 
