@@ -3,7 +3,7 @@
 /// An unsafe continuation underneath: a checked one costs an allocation per request to find a mistake that the tables
 /// (removal is the only way out) do not allow.
 @safe
-struct Suspension<Value: Sendable>: Sendable {
+package struct Suspension<Value: Sendable>: Sendable {
     private let continuation: UnsafeContinuation<Value, Never>
 
     fileprivate init(_ continuation: UnsafeContinuation<Value, Never>) {
@@ -11,17 +11,17 @@ struct Suspension<Value: Sendable>: Sendable {
     }
 
     /// Lets the one who waits go on, on its own executor. Never to be called with a lock held.
-    func resume(returning value: Value) {
+    package func resume(returning value: Value) {
         unsafe continuation.resume(returning: value)
     }
 }
 
 extension Suspension<Void> {
-    func resume() { resume(returning: ()) }
+    package func resume() { resume(returning: ()) }
 }
 
 /// Suspends the calling task until the `Suspension` given to `body`, which runs at once, is resumed.
-func suspend<Value: Sendable>(
+package func suspend<Value: Sendable>(
     isolation: isolated (any Actor)? = #isolation,
     _ body: (Suspension<Value>) -> Void
 ) async -> Value {

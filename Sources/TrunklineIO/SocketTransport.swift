@@ -191,6 +191,8 @@ final class SocketListener: Listener, WatchedSocket {
 
     func close() {
         guard descriptor >= 0 else { return }
+        // The file that `bind` made: nobody else could listen at its path.
+        if case .unix(let path) = address { _ = unsafe unlink(path) }
         loop.release(descriptor, id: id)
         descriptor = -1
     }

@@ -1,5 +1,5 @@
 import TrunklineCore
-import TrunklineIO
+package import TrunklineIO
 
 /// A socket that we have finished with, kept until the peer has finished too, for one second at most.
 ///
@@ -7,7 +7,7 @@ import TrunklineIO
 /// of our last frames. So the input is read and dropped until its end.
 ///
 /// Sendable although it is not checked: it lives on one loop, and its handler methods are called there only.
-final class Lingering: TransportHandler, TimerTarget, @unchecked Sendable {
+package final class Lingering: TransportHandler, TimerTarget, @unchecked Sendable {
     private let transport: any Transport
     private let executor: any EventLoop
     private var timer: LoopTimer?
@@ -17,7 +17,7 @@ final class Lingering: TransportHandler, TimerTarget, @unchecked Sendable {
     static let limit: Duration = .seconds(1)
 
     /// Ends our direction of `transport` and sees it off. To be called on `loop`.
-    static func close(_ transport: any Transport, on loop: any EventLoop) {
+    package static func close(_ transport: any Transport, on loop: any EventLoop) {
         transport.finishWriting()
         let lingering = Lingering(transport, loop)
         lingering.itself = lingering
@@ -34,9 +34,9 @@ final class Lingering: TransportHandler, TimerTarget, @unchecked Sendable {
         executor = loop
     }
 
-    func transport(_ id: UInt64, did event: TransportEvent) { readToEnd() }
+    package func transport(_ id: UInt64, did event: TransportEvent) { readToEnd() }
 
-    func timerFired() { finish() }
+    package func timerFired() { finish() }
 
     private func readToEnd() {
         while itself != nil {

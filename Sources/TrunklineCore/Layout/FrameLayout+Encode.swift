@@ -107,3 +107,19 @@ extension LayoutPlan.Slot {
         FrameError(code, "the \(name) \(value) does not fit in \(width) bytes")
     }
 }
+
+// MARK: - For test servers
+
+extension FrameLayout {
+    /// The first status that is no rejection.
+    package var successStatus: UInt32 { outbound.status == nil ? 0 : roles.success.lowerBound }
+
+    /// The header of `frame` as it would be if its length were the largest that the field holds.
+    package func headerWithAbsurdLength(of frame: Frame) throws(FrameError) -> [UInt8] {
+        var output = SendBuffer()
+        try encode(frame, into: &output)
+        var header = Array(output.bytes.prefix(outbound.header.count))
+        for index in 0..<outbound.length.width { header[outbound.length.offset + index] = 0xFF }
+        return header
+    }
+}

@@ -1,0 +1,88 @@
+public import Trunkline
+import TrunklineCore
+
+extension LoopbackServer {
+    /// What a server has seen and done since it was started, or since `forget()`.
+    public struct Journal: Sendable {
+        /// Requests received.
+        public internal(set) var requestCount = 0
+        /// Cancel frames received.
+        public internal(set) var cancelCount = 0
+        /// Pings, and pongs, received.
+        public internal(set) var pingCount = 0
+        /// Replies that were put on their way.
+        public internal(set) var replyCount = 0
+        /// Delayed or held replies that were dropped because their request was cancelled.
+        public internal(set) var droppedReplyCount = 0
+        /// Connections that are open.
+        public internal(set) var connectionCount = 0
+        /// Connections that were ever accepted.
+        public internal(set) var totalConnections = 0
+        /// Connections that were closed because the client sent what is no frame.
+        public internal(set) var malformedCount = 0
+        /// Why the last of those was closed.
+        public internal(set) var lastMalformation: FrameError?
+        /// Frames of ours that the codec could not encode. They were not sent.
+        public internal(set) var unencodableCount = 0
+        /// Why the last of those could not be encoded.
+        public internal(set) var lastEncodingFailure: FrameError?
+        /// Connections that were reset because the client did not read: see `Options.maximumUnsent`.
+        public internal(set) var overflowCount = 0
+        /// Bytes received.
+        public internal(set) var bytesReceived = 0
+        /// Bytes that the kernel took from us.
+        public internal(set) var bytesSent = 0
+
+        /// The latest requests and cancel frames, oldest first.
+        private var latest = Deque<Frame>()
+        private var latestBytes = 0
+        private let maximumFrames: Int
+        private let maximumBytes: Int
+
+        init(maximumFrames: Int, maximumBytes: Int) {
+            self.maximumFrames = max(0, maximumFrames)
+            self.maximumBytes = max(0, maximumBytes)
+        }
+
+        /// The requests and cancel frames in the order of their arrival: the latest of them, as many as
+        /// `Options.recordedFrames` and `recordedBytes` allow.
+        public var received: [Frame] { (0..<latest.count).map { latest[$0] } }
+
+        /// The requests among `received`.
+        public var requests: [Frame] { received.filter { $0.kind != .cancel } }
+
+        /// The cancel frames among `received`.
+        public var cancels: [Frame] { received.filter { $0.kind == .cancel } }
+
+        mutating func note(_ frame: Frame) {
+            if frame.kind == .cancel { cancelCount += 1 } else { requestCount += 1 }
+            guard maximumFrames > 0 else { return }
+            latest.append(frame)
+            latestBytes += frame.body.count
+            while latest.count > maximumFrames || latestBytes > maximumBytes, let oldest = latest.popFirst() {
+                latestBytes -= oldest.body.count
+            }
+        }
+
+        /// An empty journal, but for the connections that are still open.
+        var emptied: Journal {
+            var journal = Journal(maximumFrames: maximumFrames, maximumBytes: maximumBytes)
+            journal.connectionCount = connectionCount
+            return journal
+        }
+    }
+}
+
+extension LoopbackServer.Journal: CustomStringConvertible {
+    /// The counts that are not zero.
+    public var description: String {
+        let counts = [
+            (requestCount, "requests"), (cancelCount, "cancels"), (pingCount, "pings"), (replyCount, "replies"),
+            (droppedReplyCount, "dropped replies"), (connectionCount, "open connections"),
+            (totalConnections, "connections in all"), (malformedCount, "malformed connections"),
+            (unencodableCount, "frames not encodable"), (overflowCount, "overflows"),
+        ]
+        let words = counts.filter { $0.0 != 0 }.map { "\($0.0) \($0.1)" }
+        return words.isEmpty ? "nothing" : words.joined(separator: ", ")
+    }
+}

@@ -1,0 +1,183 @@
+import Trunkline
+import TrunklineCore
+package import TrunklineIO
+
+/// Connections, bytes in and bytes out.
+extension LoopbackServer: TransportHandler {
+    /// How much is read in one go, so that writing and timers get their turn.
+    private static let readBudget = 1024 * 1024
+
+    func accept(_ transport: any Transport) {
+        guard !isStopped else { return }  // nobody keeps it: it closes
+        let link = ServerLink(transport, codec)
+        links[transport.id] = link
+        record.connectionCount += 1
+        record.totalConnections += 1
+        if let reaction = options.onConnect { perform(reaction, for: Frame(.request), on: link) }
+        updateReading(link)
+        settle()
+    }
+
+    package nonisolated func transport(_ id: UInt64, did event: TransportEvent) {
+        assumeIsolated { server in
+            guard let link = server.links[id] else { return }
+            switch event {
+            case .readable: server.read(link)
+            case .writable: server.markDirty(link)
+            case .connected, .connectFailed: return
+            }
+            server.settle()
+        }
+    }
+
+    // MARK: In
+
+    func isReading(_ link: ServerLink) -> Bool { !isPaused && !link.isStopped && !link.isEnding }
+
+    func updateReading(_ link: ServerLink) { link.transport.isReading = isReading(link) }
+
+    private func read(_ link: ServerLink) {
+        var budget = Self.readBudget
+        while budget > 0, isReading(link) {
+            let outcome = link.read(into: &decoded)
+            for frame in decoded { take(frame, on: link) }
+            decoded.removeAll(keepingCapacity: true)
+            switch outcome {
+            case .nothing: budget = 0
+            case .bytes(let count, let mayHaveMore):
+                record.bytesReceived += count
+                budget = mayHaveMore ? budget - count : 0
+            case .end: finish(link)
+            case .failed: close(link, .gone)
+            case .malformed(let error):
+                record.malformedCount += 1
+                record.lastMalformation = error
+                finish(link)
+            }
+        }
+        link.received.trim()
+    }
+
+    private func take(_ frame: Frame, on link: ServerLink) {
+        if isReading(link) { handle(frame, on: link) } else if !link.isEnding { link.backlog.append(frame) }
+    }
+
+    /// Goes on with what arrived before reading stopped, and with reading.
+    func resume(_ link: ServerLink) {
+        while isReading(link), let frame = link.backlog.popFirst() { handle(frame, on: link) }
+        updateReading(link)
+    }
+
+    private func handle(_ frame: Frame, on link: ServerLink) {
+        switch frame.kind {
+        case .ping:
+            record.pingCount += 1
+            if options.answersPings, let pong = link.codec.pong(answering: frame) { send(pong, on: link) }
+        case .pong: record.pingCount += 1
+        case .cancel:
+            record.note(frame)
+            if !options.answersCancelled { dropReplies(to: frame.serial, on: link) }
+        default:
+            // A codec without a server side of its own takes what it receives for a response.
+            var request = frame
+            request.kind = .request
+            record.note(request)
+            perform(scripted.popFirst() ?? handler(request), for: request, on: link)
+        }
+    }
+
+    // MARK: Out
+
+    /// Encodes `frame` to be written at the end of the turn. Returns whether it could be encoded.
+    @discardableResult
+    func send(_ frame: Frame, on link: ServerLink) -> Bool {
+        encode { () throws(FrameError) in try link.append(frame) } && markDirty(link)
+    }
+
+    /// Runs `body` and takes note of its failure.
+    func encode(_ body: () throws(FrameError) -> Void) -> Bool {
+        do throws(FrameError) {
+            try body()
+            return true
+        } catch {
+            record.unencodableCount += 1
+            record.lastEncodingFailure = error
+            return false
+        }
+    }
+
+    /// The link has something to write at the end of this turn.
+    @discardableResult
+    func markDirty(_ link: ServerLink) -> Bool {
+        guard !link.isDirty else { return true }
+        link.isDirty = true
+        dirty.append(link)
+        return true
+    }
+
+    private func flushDirty() {
+        isFlushScheduled = false
+        var batch = exchange(&dirty, with: [])
+        for link in batch {
+            link.isDirty = false
+            if links[link.transport.id] === link { flush(link) }
+        }
+        if dirty.isEmpty {
+            batch.removeAll(keepingCapacity: true)
+            dirty = batch
+        }
+        settle()
+    }
+
+    private func flush(_ link: ServerLink) {
+        switch link.flush(sent: &record.bytesSent) {
+        case .done: break
+        case .again: markDirty(link)
+        case .close: close(link, .gracefully)
+        case .failed: close(link, .gone)
+        }
+        if link.unsentCount > options.maximumUnsent {
+            record.overflowCount += 1
+            close(link, .reset)
+        }
+    }
+
+    // MARK: The end
+
+    enum Closing { case gracefully, reset, gone }
+
+    /// Reads nothing more, and closes when everything is written.
+    func finish(_ link: ServerLink) {
+        link.appendClose()
+        markDirty(link)
+    }
+
+    func close(_ link: ServerLink, _ closing: Closing) {
+        guard links.removeValue(forKey: link.transport.id) != nil else { return }
+        link.isEnding = true
+        record.connectionCount -= 1
+        forgetDelayed(of: link)
+        switch closing {
+        case .gracefully: Lingering.close(link.transport, on: loop)
+        case .reset: link.transport.reset()
+        case .gone: link.transport.close()
+        }
+    }
+
+    /// To be called at the end of everything that may have changed something.
+    func settle() {
+        if !dirty.isEmpty, !isFlushScheduled {
+            isFlushScheduled = true
+            loop.scheduleAtEndOfTurn(self)
+        }
+        serveWaiters()
+        armTimer()
+    }
+}
+
+extension LoopbackServer: LoopWork {
+    /// The end of a turn in which something was queued.
+    package nonisolated func runOnLoop() {
+        assumeIsolated { $0.flushDirty() }
+    }
+}

@@ -1,0 +1,165 @@
+import Trunkline
+import TrunklineCore
+import TrunklineIO
+
+/// Performs reactions.
+extension LoopbackServer {
+    func perform(_ reaction: Reaction, for request: Frame, on link: ServerLink) {
+        if case .echo = reaction.action {  // the usual case, without a program
+            guard !link.isEnding else { return }
+            if send(reply(Frame(.response), to: request, echoing: true, on: link), on: link) { record.replyCount += 1 }
+        } else {
+            run(Program(reaction, for: request, on: link.transport.id))
+        }
+    }
+
+    /// Does what is left of `program`, until it ends or has to wait.
+    func run(_ program: Program) {
+        var program = program
+        while let step = program.steps.popLast() {
+            guard let link = links[program.link], !link.isEnding else { return }
+            switch step {
+            case .write(let writing): program.writing = writing
+            case .react(let reaction):
+                guard perform(reaction.action, of: &program, on: link) else { return }
+            }
+        }
+    }
+
+    /// Does one step. Returns `false` when the rest of the program is kept for later.
+    private func perform(_ action: Reaction.Action, of program: inout Program, on link: ServerLink) -> Bool {
+        switch action {
+        case .noReply: break
+        case .echo: emit(reply(Frame(.response), to: program.request, echoing: true, on: link), program, link)
+        case .reply(let frame): emit(reply(frame, to: program.request, echoing: false, on: link), program, link)
+        case .unknownSerial:
+            var frame = reply(Frame(.response), to: program.request, echoing: true, on: link)
+            if case .serial(let range) = link.codec.matching { frame.serial = range.upperBound }
+            emit(frame, program, link)
+        case .push(var frame):
+            frame.kind = .push
+            emit(frame, program, link)
+        case .ping: emit(Frame(.ping), program, link)
+        case .bytes(let bytes): emit(Array(bytes), program, link)
+        case .absurdLength: emitAbsurdLength(program, link)
+        case .sequence(let reactions): program.steps += reactions.reversed().map { .react($0) }
+        case .inPieces(let size, let reaction): program.enter(.pieces(size), reaction)
+        case .half(let reaction): program.enter(.half, reaction)
+        case .close: finish(link)
+        case .reset: close(link, .reset)
+        case .stopReading:
+            link.isStopped = true
+            updateReading(link)
+        case .after(let delay, let reaction):
+            program.steps.append(.react(reaction))
+            postpone(program, delay, link)
+            return false
+        case .outOfOrder(let window, let seed, let reaction):
+            program.steps.append(.react(reaction))
+            hold(program, window, seed, link)
+            return false
+        }
+        return true
+    }
+
+    // MARK: Replies
+
+    /// `frame` as the reply to `request`.
+    private func reply(_ frame: Frame, to request: Frame, echoing: Bool, on link: ServerLink) -> Frame {
+        var reply = echoing ? request : frame
+        reply.kind = .response
+        reply.serial = request.serial
+        if reply.type == 0 { reply.type = request.type }
+        if echoing || (reply.status == 0 && !reply.isRejection) {
+            reply.status = options.successStatus ?? (link.codec as? FrameLayout)?.successStatus ?? 0
+        }
+        return reply
+    }
+
+    private func emit(_ frame: Frame, _ program: Program, _ link: ServerLink) {
+        let isEncoded: Bool
+        if case .whole = program.writing {
+            isEncoded = send(frame, on: link)
+        } else {
+            isEncoded = encode { () throws(FrameError) in emit(try link.encoded(frame), program, link) }
+        }
+        if isEncoded, frame.kind == .response { record.replyCount += 1 }
+    }
+
+    private func emit(_ bytes: [UInt8], _ program: Program, _ link: ServerLink) {
+        switch program.writing {
+        case .whole: link.append(bytes)
+        case .pieces(let size): link.append(bytes, inPiecesOf: size)
+        case .half:
+            link.append(Array(bytes.prefix(bytes.count / 2)))
+            link.appendClose()
+        }
+        markDirty(link)
+    }
+
+    private func emitAbsurdLength(_ program: Program, _ link: ServerLink) {
+        guard let layout = link.codec as? FrameLayout else {
+            return emit([UInt8](repeating: 0xFF, count: 64), program, link)
+        }
+        let frame = reply(Frame(.response), to: program.request, echoing: false, on: link)
+        _ = encode { () throws(FrameError) in emit(try layout.headerWithAbsurdLength(of: frame), program, link) }
+    }
+
+    // MARK: Later
+
+    private func postpone(_ program: Program, _ delay: Duration, _ link: ServerLink) {
+        lastTicket += 1
+        let deadline = loop.now.advanced(by: max(.zero, delay))
+        delayed[lastTicket] = Delayed(program: program, deadline: deadline)
+        deadlines.insert(lastTicket, deadline: deadline)
+        link.delayed[program.request.serial, default: []].insert(lastTicket)
+        if deadlines.isCrowded(alive: delayed.count) { deadlines.compact { delayed[$0] != nil } }
+    }
+
+    private func hold(_ program: Program, _ window: Int, _ seed: UInt64?, _ link: ServerLink) {
+        link.held.append(program)
+        guard link.held.count >= window else { return }
+        var batch = exchange(&link.held, with: [])
+        if let seed {
+            var generator = SeededGenerator(seed: seed)
+            batch.shuffle(using: &generator)
+        } else {
+            batch.reverse()
+        }
+        for program in batch { run(program) }
+    }
+
+    /// Runs the programs whose time has come, in the order of their deadlines and then of their making.
+    func runDelayed(at now: Instant) {
+        var due: [Ticket] = []
+        while let ticket = deadlines.popDue(at: now) { due.append(ticket) }
+        let programs = due.compactMap { ticket in delayed[ticket].map { (ticket: ticket, deadline: $0.deadline) } }
+            .sorted { ($0.deadline, $0.ticket) < ($1.deadline, $1.ticket) }
+        for (ticket, _) in programs {
+            // One before it may have closed the link, and so dropped it.
+            guard let program = delayed.removeValue(forKey: ticket)?.program else { continue }
+            links[program.link]?.removeDelayed(ticket, serial: program.request.serial)
+            run(program)
+        }
+    }
+
+    /// The client does not want these replies any more.
+    func dropReplies(to serial: SerialNumber, on link: ServerLink) {
+        for ticket in link.delayed.removeValue(forKey: serial) ?? [] {
+            delayed[ticket] = nil
+            record.droppedReplyCount += 1
+        }
+        let count = link.held.count
+        link.held.removeAll { $0.request.serial == serial }
+        record.droppedReplyCount += count - link.held.count
+    }
+
+    func forgetDelayed(of link: ServerLink) {
+        for tickets in link.delayed.values {
+            for ticket in tickets { delayed[ticket] = nil }
+        }
+        link.delayed.removeAll()
+        link.held.removeAll()
+        link.backlog.removeAll()
+    }
+}

@@ -1,0 +1,44 @@
+import Trunkline
+import TrunklineCore
+
+/// A reaction that is being performed: what is left of it to do about one request.
+struct Program {
+    enum Step {
+        case react(Reaction)
+        /// Ends the scope of a way of writing.
+        case write(Writing)
+    }
+
+    /// How bytes are written.
+    enum Writing {
+        case whole
+        case pieces(Int)
+        /// The first half, and then the link is closed.
+        case half
+    }
+
+    let link: UInt64
+    let request: Frame
+    /// The last one is next.
+    var steps: [Step]
+    var writing = Writing.whole
+
+    init(_ reaction: Reaction, for request: Frame, on link: UInt64) {
+        self.link = link
+        self.request = request
+        steps = [.react(reaction)]
+    }
+
+    /// Does `reaction` next, writing its bytes as `writing` says.
+    mutating func enter(_ writing: Writing, _ reaction: Reaction) {
+        steps.append(.write(self.writing))
+        steps.append(.react(reaction))
+        self.writing = writing
+    }
+}
+
+/// A program that waits for its time.
+struct Delayed {
+    var program: Program
+    var deadline: Instant
+}

@@ -1,0 +1,127 @@
+public import Trunkline
+
+/// What a `LoopbackServer` does about a request: reply, reply late, twice or wrongly, push, fall silent, hang up.
+///
+/// A value that the server's handler returns. The server performs it on its event loop with timers, never with tasks, so
+/// that a simulation is reproducible. Everything that reactions to one batch of requests write goes out in one write.
+public struct Reaction: Sendable {
+    indirect enum Action: Sendable {
+        case noReply
+        case echo
+        case reply(Frame)
+        case unknownSerial
+        case push(Frame)
+        case ping
+        case bytes(Bytes)
+        case absurdLength
+        case after(Duration, Reaction)
+        case sequence([Reaction])
+        case inPieces(of: Int, Reaction)
+        case half(Reaction)
+        case outOfOrder(window: Int, seed: UInt64?, Reaction)
+        case close
+        case reset
+        case stopReading
+    }
+
+    let action: Action
+
+    init(_ action: Action) { self.action = action }
+}
+
+// MARK: - Replies
+
+extension Reaction {
+    /// Sends the request back: its type, serial, fields and body, with a status of success.
+    public static let echo = Reaction(.echo)
+
+    /// Replies with `body`.
+    public static func reply(_ body: Bytes) -> Reaction { reply(Frame(.response, body: body)) }
+
+    /// Replies with `frame`. It gets the request's serial, the request's type if its own is 0, and a status of success
+    /// if its own is 0 and it is no rejection.
+    public static func reply(_ frame: Frame) -> Reaction { Reaction(.reply(frame)) }
+
+    /// Replies with an error: `send` throws `rejected`. The protocol must have a status.
+    public static func status(_ status: UInt32, _ body: Bytes = Bytes()) -> Reaction {
+        reply(Frame(.response, status: status, isRejection: true, body: body))
+    }
+
+    /// Does not reply.
+    public static let noReply = Reaction(.noReply)
+
+    /// Replies twice with an echo.
+    public static let twice = sequence([.echo, .echo])
+
+    /// Echoes under a serial that nobody has used: the last one that the protocol has.
+    public static let unknownSerial = Reaction(.unknownSerial)
+}
+
+// MARK: - Order and time
+
+extension Reaction {
+    /// Waits `delay` and then does `reaction`. A request that is cancelled meanwhile gets no reply, unless
+    /// `LoopbackServer.Options.answersCancelled`.
+    public static func after(_ delay: Duration, _ reaction: Reaction) -> Reaction {
+        Reaction(.after(delay, reaction))
+    }
+
+    /// Does one after the other; an `after` delays those that follow it.
+    public static func sequence(_ reactions: [Reaction]) -> Reaction { Reaction(.sequence(reactions)) }
+
+    /// Holds the reactions to `window` requests of a connection and then does them in reverse order.
+    ///
+    /// Fewer than `window` are held until `LoopbackServer.releaseHeld()`.
+    public static func outOfOrder(window: Int, _ reaction: Reaction = .echo) -> Reaction {
+        Reaction(.outOfOrder(window: max(1, window), seed: nil, reaction))
+    }
+
+    /// As `outOfOrder(window:)`, in an order that follows from `seed`.
+    public static func shuffled(window: Int, seed: UInt64, _ reaction: Reaction = .echo) -> Reaction {
+        Reaction(.outOfOrder(window: max(1, window), seed: seed, reaction))
+    }
+}
+
+// MARK: - On the server's own account
+
+extension Reaction {
+    /// Pushes `frames`, in one write with what comes before and after.
+    public static func push(_ frames: Frame...) -> Reaction {
+        frames.count == 1 ? Reaction(.push(frames[0])) : sequence(frames.map { Reaction(.push($0)) })
+    }
+
+    /// Asks the client for a sign of life.
+    public static let ping = Reaction(.ping)
+}
+
+// MARK: - Trouble
+
+extension Reaction {
+    /// Does `reaction` and writes its bytes one at a time, one in each turn of the loop.
+    public static func oneByteAtATime(_ reaction: Reaction = .echo) -> Reaction { inPieces(of: 1, reaction) }
+
+    /// Does `reaction` and writes its bytes in pieces of `size` (at least 1), one in each turn of the loop.
+    public static func inPieces(of size: Int, _ reaction: Reaction = .echo) -> Reaction {
+        Reaction(.inPieces(of: max(1, size), reaction))
+    }
+
+    /// Writes the first half of a reply's bytes and closes the connection.
+    public static func closeMidFrame(_ reaction: Reaction = .echo) -> Reaction { Reaction(.half(reaction)) }
+
+    /// Closes the connection in good order, once everything before is written. What the client sends is not heeded.
+    public static let close = Reaction(.close)
+
+    /// Resets the connection at once; what is not written yet is lost.
+    public static let reset = Reaction(.reset)
+
+    /// Reads nothing more from this connection until `LoopbackServer.resumeReading()`; TCP pushes back on the client.
+    public static let stopReading = Reaction(.stopReading)
+
+    /// Writes `bytes` as they are.
+    public static func garbage(_ bytes: Bytes) -> Reaction { Reaction(.bytes(bytes)) }
+
+    /// Writes the header of a reply whose length is the largest that its field holds, and no body.
+    ///
+    /// For a `FrameLayout`; of another codec it knows no header and writes 64 bytes of 0xFF.
+    public static let absurdLength = Reaction(.absurdLength)
+}

@@ -1,0 +1,217 @@
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// What a test makes the server do, and learns from it.
+@Suite(.timeLimit(.minutes(1)))
+struct LoopbackServerTests {
+    // MARK: Pushes and scripts
+
+    @Test func aPushReachesEveryClient() async throws {
+        try await withServerAndClient { server, client in
+            try await withClient(to: server.endpoint, speaking: .standard) { other in
+                let pushes = [client.pushes(), other.pushes()]
+                try await client.connect()
+                try await other.connect()
+                try await server.waitForConnections(2)
+                #expect(try await server.push(Frame(.push, type: 2, body: "news")) == 2)
+                for stream in pushes {
+                    for await frame in stream.messages.prefix(1) { #expect(frame.body == "news") }
+                }
+            }
+        }
+    }
+
+    @Test func aPushThatCannotBeEncodedThrows() async throws {
+        try await withServerAndClient(speaking: strictLayout) { server, client in
+            try await client.connect()
+            try await server.waitForConnections(1)
+            await #expect(throws: FrameError.self) { try await server.push(Frame(.push, type: 0x1_0000)) }
+        }
+    }
+
+    @Test func aScriptComesBeforeTheHandler() async throws {
+        try await withServerAndClient(handler: { _ in .reply("handler") }) { server, client in
+            await server.script(.reply("first"), .reply("second"))
+            await server.script(.reply("third"), times: 2)
+            var texts: [String] = []
+            for _ in 0..<5 { texts.append(String(try await client.send(Request(type: 0x410)).body)) }
+            #expect(texts == ["first", "second", "third", "third", "handler"])
+        }
+    }
+
+    @Test func aNewConnectionCanBeGreeted() async throws {
+        let options = LoopbackServer.Options { $0.onConnect = .push(Frame(.push, type: 2, body: "welcome")) }
+        try await withServerAndClient(options: options) { _, client in
+            let pushes = client.pushes()
+            try await client.connect()
+            for await frame in pushes.messages.prefix(1) { #expect(frame.body == "welcome") }
+        }
+    }
+
+    @Test func aServerThatClosesEveryConnectionAtOnceIsAskedAgain() async throws {
+        let options = LoopbackServer.Options { $0.onConnect = .close }
+        try await withServerAndClient(options: options) { server, client in
+            let pending = client.start(Request(type: 0x410))
+            try await server.wait { $0.totalConnections >= 3 }
+            pending.cancel()
+        }
+    }
+
+    // MARK: Connections
+
+    @Test func aDisconnectedClientComesBack() async throws {
+        for reset in [false, true] {
+            try await withServerAndClient { server, client in
+                _ = try await client.send(Request(type: 0x410))
+                await server.disconnectAll(reset: reset)
+                #expect(await server.connectionCount == 0)
+                // A client without requests comes back by itself.
+                try await server.waitForConnections(1)
+                #expect(await server.totalConnections == 2)
+                _ = try await client.send(Request(type: 0x410))
+            }
+        }
+    }
+
+    @Test func aServerThatDoesNotAcceptIsUnavailableUntilItDoes() async throws {
+        let options = quickOptions { $0.connecting.maximumAttempts = 3 }
+        try await withServerAndClient(clientOptions: options) { server, client in
+            await server.stopAccepting()
+            let error = await failure { () throws(ClientError) in try await client.send(Request(type: 0x410)) }
+            #expect(error?.code == .unavailable)
+            #expect(error?.fate == .notSent)
+            #expect(error?.attempts.count == 3)
+            #expect((error?.cause as? TransportError)?.code == .refused)
+            try await server.resumeAccepting()
+            let reply = try await client.send(Request(type: 0x410, body: "back"))
+            #expect(reply.body == "back")
+        }
+    }
+
+    @Test func requestsWaitInTheSocketWhileReadingIsPaused() async throws {
+        try await withServerAndClient { server, client in
+            try await client.connect()
+            await server.pauseReading()
+            async let reply = client.send(Request(type: 0x410, body: "patience"))
+            while await client.statistics.pending == 0 { await Task.yield() }
+            #expect(await server.journal.requestCount == 0)
+            await server.resumeReading()
+            #expect(try await reply.body == "patience")
+        }
+    }
+
+    @Test func bytesThatAreNoFrameCloseTheirConnectionAlone() async throws {
+        try await withServerAndClient(speaking: strictLayout) { server, client in
+            _ = try await client.send(Request(type: 7))
+            let vandal = Connection(to: server.endpoint, speaking: RawCodec(), options: quickOptions())
+            try await vandal.write(Frame(.request, body: "this is no frame"))
+            let journal = try await server.wait { $0.malformedCount == 1 && $0.connectionCount == 1 }
+            #expect(journal.lastMalformation?.code == .unexpectedBytes)
+            _ = try await client.send(Request(type: 7))
+            await vandal.closeNow()
+        }
+    }
+
+    @Test func aClientThatGoesIsCountedOut() async throws {
+        try await withLoopbackServer(speaking: .standard) { server in
+            try await withClient(to: server.endpoint, speaking: .standard) { client in
+                _ = try await client.send(Request(type: 0x410))
+                #expect(await server.connectionCount == 1)
+            }
+            try await server.waitForConnections(0)
+            #expect(await server.totalConnections == 1)
+        }
+    }
+
+    @Test func aUnixSocketCarriesFramesToo() async throws {
+        let path = "/tmp/trunkline-\(UInt64.random(in: 0 ... .max)).sock"
+        for _ in 0..<2 {  // the second one finds the path free again
+            try await withServerAndClient(options: LoopbackServer.Options { $0.unixPath = path }) { server, client in
+                #expect(server.endpoint == .unix(path: path))
+                let reply = try await client.send(Request(type: 0x410, body: "local"))
+                #expect(reply.body == "local")
+            }
+        }
+    }
+
+    @Test func aPortThatIsTakenIsAnError() async throws {
+        try await withLoopbackServer(speaking: .standard) { server in
+            let port = try #require(UInt16(server.endpoint.description.split(separator: ":").last ?? ""))
+            await #expect(throws: TransportError.self) {
+                try await LoopbackServer.start(speaking: .standard, options: .init { $0.port = port })
+            }
+        }
+    }
+
+    @Test func aServerThatIsLetGoClosesItsSockets() async throws {
+        var server: LoopbackServer? = try await LoopbackServer.start(speaking: .standard)
+        let endpoint = try #require(server?.endpoint)
+        let options = quickOptions { $0.connecting.maximumAttempts = 2 }
+        try await withClient(to: endpoint, speaking: .standard, options: options) { client in
+            _ = try await client.send(Request(type: 0x410))
+            server = nil
+            var code: ClientError.Code?
+            while code != .unavailable {
+                do {
+                    _ = try await client.send(Request(type: 0x410))
+                } catch {
+                    code = (error as? ClientError)?.code
+                }
+            }
+        }
+    }
+
+    // MARK: Facts
+
+    @Test func waitingForAFactEndsInTime() async throws {
+        try await withLoopbackServer(speaking: .standard) { server in
+            let reason = await reasonOfFailure { () throws(LoopbackServer.WaitError) in
+                try await server.waitForRequests(1, within: .milliseconds(10))
+            }
+            #expect(reason == .timedOut)
+        }
+    }
+
+    @Test func waitingForAFactHeedsCancellation() async throws {
+        try await withLoopbackServer(speaking: .standard) { server in
+            let waiting = Task {  // awaited below
+                await reasonOfFailure { () throws(LoopbackServer.WaitError) in try await server.waitForRequests(1) }
+            }
+            waiting.cancel()
+            #expect(await waiting.value == .cancelled)
+        }
+    }
+
+    @Test func waitingForAFactEndsWhenTheServerStops() async throws {
+        let server = try await LoopbackServer.start(speaking: .standard)
+        async let reason = reasonOfFailure { () throws(LoopbackServer.WaitError) in try await server.waitForRequests(1) }
+        await server.stop()
+        #expect(await reason == .stopped)
+        await server.stop()
+    }
+
+    @Test func theJournalKeepsTheLatestFrames() async throws {
+        let options = LoopbackServer.Options { $0.recordedFrames = 3 }
+        try await withServerAndClient(options: options) { server, client in
+            for index in 0..<5 { _ = try await client.send(Request(type: 0x410, body: Bytes(utf8: "\(index)"))) }
+            #expect(await server.received.map { String($0.body) } == ["2", "3", "4"])
+            #expect(await server.journal.requestCount == 5)
+            await server.forget()
+            #expect(await server.received.isEmpty)
+            #expect(await server.journal.requestCount == 0)
+            #expect(await server.connectionCount == 1)
+        }
+    }
+}
+
+private func reasonOfFailure(
+    _ body: @Sendable () async throws(LoopbackServer.WaitError) -> Void
+) async -> LoopbackServer.WaitError.Reason? {
+    do throws(LoopbackServer.WaitError) {
+        try await body()
+        return nil
+    } catch {
+        return error.reason
+    }
+}

@@ -1,0 +1,85 @@
+import Synchronization
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// Options that make tests quick: hardly any back-off.
+func quickOptions(_ change: (inout ClientOptions) -> Void = { _ in }) -> ClientOptions {
+    ClientOptions { options in
+        options.connecting.backoff = Backoff(base: .milliseconds(1), cap: .milliseconds(20))
+        options.requests.timeout = .seconds(30)
+        change(&options)
+    }
+}
+
+/// Runs `body` with a server and a client of it.
+func withServerAndClient(
+    speaking layout: FrameLayout = .standard,
+    options: LoopbackServer.Options = LoopbackServer.Options(),
+    clientOptions: ClientOptions = quickOptions(),
+    handler: @escaping LoopbackServer.Handler = { _ in .echo },
+    _ body: nonisolated(nonsending) (LoopbackServer, Client) async throws -> Void
+) async throws {
+    try await withLoopbackServer(speaking: layout, options: options, handler: handler) { server in
+        try await withClient(to: server.endpoint, speaking: layout, options: clientOptions) { client in
+            try await body(server, client)
+        }
+    }
+}
+
+/// Runs `body` with a server and a bare connection to it.
+func withServerAndConnection(
+    speaking layout: FrameLayout = .standard,
+    handler: @escaping LoopbackServer.Handler = { _ in .echo },
+    _ body: nonisolated(nonsending) (LoopbackServer, Connection) async throws -> Void
+) async throws {
+    try await withLoopbackServer(speaking: layout, handler: handler) { server in
+        let connection = Connection(to: server.endpoint, speaking: layout, options: quickOptions())
+        do {
+            try await body(server, connection)
+        } catch {
+            await connection.closeNow()
+            throw error
+        }
+        await connection.closeNow()
+    }
+}
+
+/// The error that `body` throws.
+func failure<Value>(
+    _ body: nonisolated(nonsending) () async throws(ClientError) -> Value,
+    sourceLocation: SourceLocation = #_sourceLocation
+) async -> ClientError? {
+    do throws(ClientError) {
+        let value = try await body()
+        Issue.record("no error, but \(value)", sourceLocation: sourceLocation)
+        return nil
+    } catch {
+        return error
+    }
+}
+
+/// Sends bodies as they are and takes what it receives for pushes: a client without manners.
+struct RawCodec: FrameCodec {
+    var matching: ResponseMatching { .inOrder }
+
+    mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+        input.readBytes(input.count).map { Frame(.push, body: $0) }
+    }
+
+    mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        output.append(frame.body)
+    }
+}
+
+/// A layout with a status and with bytes that must be right.
+let strictLayout = FrameLayout {
+    Field.constant([0xCA, 0xFE])
+    Field.type(UInt16.self)
+    Field.serial(UInt32.self)
+    Field.status(UInt16.self)
+    Field.length(UInt32.self, counting: .body)
+    Field.body
+    Field.checksum(.adler32, over: .body)
+}
+.roles(ping: 0, push: 1, cancel: 2, success: 200, serials: 50...)
