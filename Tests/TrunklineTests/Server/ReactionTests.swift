@@ -54,8 +54,9 @@ struct ReactionTests {
 
     @Test func aRequestWithoutReplyTimesOutAndIsCancelledAtTheServer() async throws {
         try await withServerAndClient(handler: { _ in .noReply }) { server, client in
+            try await client.connect()
             let error = await failure { () throws(ClientError) in
-                try await client.send(Request(type: 0x410), timeout: .milliseconds(20))
+                try await client.send(Request(type: 0x410), timeout: .seconds(1))
             }
             #expect(error?.code == .timedOut)
             #expect(error?.fate == .unknown)
