@@ -207,9 +207,11 @@ package final class SocketEventLoop: EventLoop {
     }
 
     private func runEndOfTurn() {
-        guard unsafe !state.atEndOfTurn.isEmpty else { return }
-        let work = unsafe exchange(&state.atEndOfTurn, with: [])
-        for item in work { item.runOnLoop() }
+        // Two rounds: what pinned callers said at the end of a turn is still written in this turn.
+        for _ in 0..<2 where unsafe !state.atEndOfTurn.isEmpty {
+            let work = unsafe exchange(&state.atEndOfTurn, with: [])
+            for item in work { item.runOnLoop() }
+        }
     }
 
     private func waitForSockets() {

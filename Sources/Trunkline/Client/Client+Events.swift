@@ -11,14 +11,15 @@ extension Client: ConnectionOwner {
         begin()
         switch event {
         case .received(let frames):
-            for frame in frames { receive(frame) }
-        case .drained: break  // `finish` admits what waits
+            for frame in frames {
+                if frame.kind == .response { exchange.answer(frame) } else { receive(frame) }
+            }
+        case .drained: break  // `finish` lets go out what waits
         case .wrote(let tickets):
-            for ticket in tickets { written(ticket) }
+            for ticket in tickets { exchange.written(ticket) }
         case .refused(let refusals):
-            for (ticket, error) in refusals { refused(ticket, error) }
+            for (ticket, error) in refusals { exchange.refused(ticket, error) }
         case .ready: linkEstablished()
-        case .attemptFailed: break
         case .unavailable: giveUp()
         case .lost(let cause): linkLost(cause)
         case .closed: closed()
@@ -26,63 +27,24 @@ extension Client: ConnectionOwner {
         finish()
     }
 
-    // MARK: Frames
-
+    /// A frame that is no response.
     private func receive(_ frame: Frame) {
         switch frame.kind {
-        case .response: answer(frame)
         case .push:
-            counters.pushes += 1
+            exchange.count(\.pushes)
             for channel in channels where channel.wants(frame) { channel.offer(frame) }
             if channels.contains(where: \.suspendsReading) { updateReading() }
         case .ping:
-            if let pong = codec.pong(answering: frame) { outgoing.append(OutboundQueue.Item(pong, ticket: 0)) }
-        case .pong: break  // a sign of life, which every byte is
-        case .goAway, .part, .request, .cancel: counters.unexpectedFrames += 1
+            if let pong = codec.pong(answering: frame) { exchange.send(pong) }
+        case .pong, .response: break  // a sign of life, which every byte is
+        case .goAway, .part, .request, .cancel: exchange.count(\.unexpectedFrames)
         }
-    }
-
-    private func answer(_ frame: Frame) {
-        switch table.answer(frame.serial, unstarted: unstartedPosition) {
-        case .resume(_, let waiter):
-            inFlight -= 1
-            counters.responses += 1
-            if frame.isRejection {
-                waiter.resume(.failure(rejection(frame)))
-            } else {
-                waiter.resume(.success(frame))
-            }
-        case .late: counters.lateResponses += 1
-        case .unknown: counters.unknownResponses += 1
-        }
-    }
-
-    private func rejection(_ frame: Frame) -> ClientError {
-        let endpoint = connection.assumeIsolated { $0.link?.endpoint }
-        let message = "the server answered with status \(frame.status)"
-        return ClientError(.rejected, .answered, message, endpoint: endpoint, response: frame)
-    }
-
-    private func written(_ ticket: Ticket) {
-        guard let entry = table[ticket] else { return }
-        if entry.expectsResponse {
-            if case .handle(let handle) = entry.waiter { handle.noteWritten() }
-        } else if let waiter = table.take(ticket) {
-            inFlight -= 1
-            waiter.resume(.success(Frame(.response)))
-        }
-    }
-
-    private func refused(_ ticket: Ticket, _ error: FrameError) {
-        guard let waiter = table.take(ticket) else { return }
-        inFlight -= 1
-        waiter.resume(.failure(ClientError(.invalidRequest, .notSent, "the frame cannot be encoded", cause: error)))
     }
 
     // MARK: Links
 
     private func linkEstablished() {
-        counters.links += 1
+        exchange.count(\.links)
         if hadLink {
             for channel in channels { channel.noteReconnected() }
         }
@@ -95,13 +57,8 @@ extension Client: ConnectionOwner {
         let code: ClientError.Code = cause is FrameError ? .protocolViolation : .connectionLost
         let message =
             code == .protocolViolation ? "the server broke the protocol" : "the link was lost before the response"
-        let (lost, endpoint) = connection.assumeIsolated { connection in
-            (
-                self.assumeIsolated { client in client.table.linkLost { connection.outbound.hasStarted($0) } },
-                connection.machine.endpoint
-            )
-        }
-        inFlight -= lost.count
+        let (unstarted, endpoint) = connection.assumeIsolated { ($0.outbound.level.unstarted, $0.machine.endpoint) }
+        let lost = exchange.linkLost { $0 < unstarted }
         let error = ClientError(code, .unknown, message, endpoint: endpoint, cause: cause)
         for (_, waiter) in lost { waiter.resume(.failure(error)) }
     }
@@ -117,9 +74,7 @@ extension Client: ConnectionOwner {
     /// Ends every request; those that had started with fate `unknown`, whatever `error` says.
     func failRequests(_ error: ClientError) {
         flushOutgoing()
-        let all = table.removeAll()
-        inFlight = 0
-        waiting.removeAll()
+        let all = exchange.removeAll()
         for (_, entry) in all {
             let started = connection.assumeIsolated { connection in
                 let started = entry.position != 0 && connection.outbound.hasStarted(entry.position)

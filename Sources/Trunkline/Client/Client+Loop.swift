@@ -9,43 +9,30 @@ extension Client {
         finish()
     }
 
-    /// As `take`, for what a caller on the loop says directly.
-    func takeOne(_ body: (isolated Client) -> Void) {
-        begin()
-        body(self)
-        finish()
-    }
-
-    /// Looks once at the outbound queue for a whole batch.
+    /// Starts a batch: looks once at the outbound queue for all of it.
     func begin() {
-        (unstartedPosition, outgoingPosition, outboundBytes) = connection.assumeIsolated { connection in
-            if connection.owner == nil { connection.owner = self }
-            return (
-                connection.outbound.unstartedPosition, connection.outbound.nextPosition, connection.outbound.byteCount
-            )
+        let level = connection.assumeIsolated { connection in
+            if !connection.isOwned { connection.adopt(self) }
+            return connection.outbound.level
         }
-        if outboundBytes < min(options.outbound.lowWatermark, options.outbound.highWatermark) {
-            isAboveWatermark = false
-        }
+        exchange.begin(level)
     }
 
-    /// Admits what may go, hands it to the connection and looks after the deadlines.
+    /// Ends a batch: lets go out what may, hands it to the connection and looks after the deadlines.
     func finish() {
-        admitWaiting()
+        exchange.admitWaiting()
         flushOutgoing()
-        if phase == .draining, table.isEmpty { endDraining() }
+        if phase == .draining, exchange.table.isEmpty { endDraining() }
         armTimer()
     }
 
     /// Hands the batch to the connection. Must come before anything that asks whether a frame has started.
     func flushOutgoing() {
-        guard !outgoing.isEmpty else { return }
         // Taken out first: the connection may tell of its failure before `enqueue` returns.
-        var items = exchange(&outgoing, with: [])
-        outgoingPosition += UInt64(items.count)
-        connection.assumeIsolated { [items] in $0.enqueue(items) }
-        items.removeAll(keepingCapacity: true)
-        if outgoing.isEmpty { outgoing = items }
+        let items = exchange.takeOutgoing()
+        guard !items.isEmpty else { return }
+        connection.assumeIsolated { $0.enqueue(items) }
+        exchange.recycle(items)
     }
 
     private func take(_ submission: Submission) {
@@ -59,7 +46,7 @@ extension Client {
         case .cancel(let tickets):
             for ticket in tickets { cancel(ticket, .cancelled, "cancelled by the caller") }
         case .cancelAll:
-            for ticket in table.tickets { cancel(ticket, .cancelled, "cancelled with all others") }
+            for ticket in exchange.table.tickets { cancel(ticket, .cancelled, "cancelled with all others") }
         case .subscribe(let channel):
             if phase == .closed { channel.finish() } else { channels.append(channel) }
         case .unsubscribe(let channel):
@@ -78,9 +65,7 @@ extension Client {
         }
     }
 
-    // MARK: In
-
-    func register(
+    private func register(
         _ ticket: Ticket,
         _ frame: Frame,
         _ waiter: Waiter,
@@ -90,67 +75,9 @@ extension Client {
         guard phase == .open else {
             return waiter.resume(.failure(ClientError(.closed, .notSent, "the client is closed")))
         }
-        counters.requests += 1
-        if waiting.isEmpty, mayAdmit {
-            table.register(
-                ticket,
-                waiter: waiter,
-                type: frame.type,
-                expectsResponse: expectsResponse,
-                deadline: deadline
-            )
-            if admit(ticket, frame) { return }
-        } else if waiting.count >= options.requests.maximumWaiting {
-            let message = "\(waiting.count) requests are waiting already"
-            return waiter.resume(.failure(ClientError(.overloaded, .notSent, message)))
-        } else {
-            table.register(
-                ticket,
-                waiter: waiter,
-                type: frame.type,
-                expectsResponse: expectsResponse,
-                deadline: deadline
-            )
-        }
-        waiting.append((ticket, frame))
-        // Demand drives the connection, even while nothing may be queued on it.
-        connection.assumeIsolated { $0.want() }
-    }
-
-    private var mayAdmit: Bool {
-        guard inFlight < max(1, options.requests.maximumInFlight) else { return false }
-        if outboundBytes >= options.outbound.highWatermark { isAboveWatermark = true }
-        return !isAboveWatermark
-    }
-
-    /// Gives a registered request its serial and its place; `false` when every serial is held.
-    private func admit(_ ticket: Ticket, _ frame: Frame) -> Bool {
-        let position = outgoingPosition + UInt64(outgoing.count)
-        guard let serial = table.admit(ticket, at: position) else { return false }
-        var frame = frame
-        frame.serial = serial
-        var item = OutboundQueue.Item(frame, ticket: ticket)
-        if let entry = table[ticket] {
-            item.reportsWritten = !entry.expectsResponse
-            if case .handle(let handle) = entry.waiter {
-                handle.admitted(as: serial)
-                item.reportsWritten = true
-            }
-        }
-        inFlight += 1
-        outboundBytes += frame.body.count + 32
-        outgoing.append(item)
-        return true
-    }
-
-    func admitWaiting() {
-        while let next = waiting.first {
-            if table[next.ticket] == nil {  // given up while it waited
-                _ = waiting.popFirst()
-            } else {
-                guard mayAdmit, admit(next.ticket, next.frame) else { return }
-                _ = waiting.popFirst()
-            }
+        if exchange.register(ticket, frame, waiter, deadline, expectsResponse: expectsResponse) {
+            // Demand drives the connection, even while nothing may be queued on it.
+            connection.assumeIsolated { $0.want() }
         }
     }
 
@@ -158,19 +85,16 @@ extension Client {
 
     /// Ends a request that is not wanted any more, by whatever of the three ways is right.
     func cancel(_ ticket: Ticket, _ code: ClientError.Code, _ message: String) {
-        guard let entry = table[ticket] else { return }  // it has ended already
+        guard let entry = exchange.table[ticket] else { return }  // it has ended already
         flushOutgoing()
         let started = connection.assumeIsolated { $0.outbound.hasStarted(entry.position) }
-        if entry.position != 0 { inFlight -= 1 }
-        switch table.cancel(ticket, now: loop.now, hasStarted: { _ in started }) {
+        switch exchange.cancel(ticket, now: loop.now, hasStarted: { _ in started }) {
         case .none: return
         case .notSent(let waiter, let position):
             if position != 0 { connection.assumeIsolated { _ = $0.outbound.remove(position) } }
             waiter.resume(.failure(unsentError(code, message)))
         case .sent(let waiter, let serial, let type):
-            if entry.expectsResponse, let frame = codec.cancelFrame(for: serial, type: type) {
-                outgoing.append(OutboundQueue.Item(frame, ticket: 0))
-            }
+            if entry.expectsResponse, let frame = codec.cancelFrame(for: serial, type: type) { exchange.send(frame) }
             let endpoint = connection.assumeIsolated { $0.link?.endpoint }
             waiter.resume(.failure(ClientError(code, .unknown, message, endpoint: endpoint)))
         }
@@ -194,7 +118,7 @@ extension Client {
 
     private func armTimer() {
         let next =
-            switch (table.nextDeadline, drainDeadline) {
+            switch (exchange.table.nextDeadline, drainDeadline) {
             case (let a?, let b?): min(a, b)
             case (let a, let b): a ?? b
             }
@@ -215,7 +139,7 @@ extension Client: TimerTarget {
         armed = nil
         begin()
         let now = loop.now
-        while let ticket = table.nextExpired(at: now) { cancel(ticket, .timedOut, "no response in time") }
+        while let ticket = exchange.nextExpired(at: now) { cancel(ticket, .timedOut, "no response in time") }
         if let drainDeadline, drainDeadline <= now {
             self.drainDeadline = nil
             closeAtOnce()

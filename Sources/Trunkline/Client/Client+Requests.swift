@@ -70,15 +70,9 @@ extension Client {
         let deadline = limit.map { loop.now.advanced(by: $0) }
         return await withTaskCancellationHandler {
             await suspend { suspension in
-                let waiter = Waiter.caller(suspension)
-                if loop.isCurrent {
-                    // A caller pinned to the loop needs no mailbox: nothing else runs here now.
-                    assumeIsolated { client in
-                        client.takeOne { $0.register(ticket, frame, waiter, deadline, expectsResponse) }
-                    }
-                } else {
-                    mailbox.post(.send(ticket, frame, waiter, deadline: deadline, expectsResponse: expectsResponse))
-                }
+                mailbox.postRequest(
+                    .send(ticket, frame, .caller(suspension), deadline: deadline, expectsResponse: expectsResponse)
+                )
                 // A cancellation since the handler was installed came before the request and was taken for a late one.
                 if Task.isCancelled { mailbox.post(.cancel(ticket...ticket)) }
             }
@@ -109,7 +103,7 @@ extension Client {
         return await withTaskCancellationHandler {
             await suspend { suspension in
                 let batch = Batch(count: frames.count, suspension)
-                mailbox.post(.sendAll(first: first, frames, batch, deadline: deadline))
+                mailbox.postRequest(.sendAll(first: first, frames, batch, deadline: deadline))
                 if Task.isCancelled { mailbox.post(.cancel(range)) }
             }
         } onCancel: {
@@ -130,7 +124,7 @@ extension Client {
             handle.complete(.failure(.expiredUnsent(limit)))
         } else {
             let deadline = limit.map { loop.now.advanced(by: $0) }
-            mailbox.post(
+            mailbox.postRequest(
                 .send(ticket, request.requestFrame, .handle(handle), deadline: deadline, expectsResponse: true)
             )
         }

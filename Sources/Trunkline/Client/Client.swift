@@ -23,20 +23,8 @@ public actor Client {
     /// The connection that carries the frames. Its `frames` belong to this client.
     nonisolated let connection: Connection
 
-    /// Everyone who waits for a response, or to be written.
-    var table: RequestTable<Waiter>
-    /// Registered requests that wait their turn: the limit on requests in flight, or the high watermark, is reached.
-    var waiting = Deque<(ticket: Ticket, frame: Frame)>()
-    /// How many requests are admitted and have not left.
-    var inFlight = 0
-    /// What this batch has admitted, to be handed to the connection at its end.
-    var outgoing: [OutboundQueue.Item] = []
-    /// The position of the first frame of which no byte was written, when this batch began.
-    var unstartedPosition: OutboundPosition = 0
-    /// The position of the first of `outgoing`, and about how many bytes are out with all of them.
-    var outgoingPosition: OutboundPosition = 0
-    var outboundBytes = 0
-    var isAboveWatermark = false
+    /// The requests, from their registration to their end.
+    var exchange: Exchange
     var channels: [PushChannel] = []
     var connectWaiters: [UInt64: Suspension<ClientError?>] = [:]
     var closeWaiters: [Suspension<Void>] = []
@@ -47,7 +35,6 @@ public actor Client {
     /// The end of draining.
     var drainDeadline: Instant?
     var hadLink = false
-    var counters = Statistics()
 
     enum Phase { case open, draining, closed }
 
@@ -75,7 +62,7 @@ public actor Client {
         self.options = options
         self.codec = codec
         connection = Connection(to: endpoints, speaking: codec, options: options, loop: loop)
-        table = RequestTable(matching: codec.matching, quarantine: options.requests.quarantine)
+        exchange = Exchange(matching: codec.matching, options: options)
         unsafe mailbox.client = self
     }
 
@@ -92,7 +79,7 @@ public actor Client {
     deinit {
         // Callers of `send` hold the client, so those left are handles and streams.
         let error = ClientError(.closed, .unknown, "the client was let go")
-        for (_, entry) in table.removeAll() { entry.waiter.resume(.failure(error)) }
+        for (_, entry) in exchange.removeAll() { entry.waiter.resume(.failure(error)) }
         for channel in channels { channel.finish() }
         let connection = connection
         loop.schedule(Completion { connection.assumeIsolated { $0.finishClosing() } })
@@ -127,9 +114,9 @@ public actor Client {
 
     /// Counts since the client was made.
     public var statistics: Statistics {
-        var counters = counters
-        counters.pending = table.count
-        counters.heldSerials = table.heldSerials
+        var counters = exchange.counters
+        counters.pending = exchange.table.count
+        counters.heldSerials = exchange.table.heldSerials
         return counters
     }
 }

@@ -23,7 +23,9 @@ enum Submission: Sendable {
 
 /// The one way into a client: what any thread posts, its loop takes, all at once and in order.
 ///
-/// A cancellation travels behind its own request here and can never overtake it.
+/// A cancellation travels behind its own request here and can never overtake it. Requests of callers on the loop itself
+/// go without a lock and are taken before everything else; all other things, cancellations of those requests included,
+/// go through the lock.
 final class Mailbox: LoopWork {
     private struct Box {
         var items: [Submission] = []
@@ -33,11 +35,14 @@ final class Mailbox: LoopWork {
 
     private let box = Lock(Box())
     private let loop: any EventLoop
+    /// What was posted on the loop. Unsafe for the compiler, safe in truth: touched on the loop only.
+    nonisolated(unsafe) private var local = Box()
     /// Unsafe for the compiler, safe in truth: written once, before the client's `init` returns and anyone can post.
     nonisolated(unsafe) weak var client: Client?
 
     init(loop: any EventLoop) { self.loop = loop }
 
+    /// Posts anything but a request.
     func post(_ submission: Submission) {
         let isFirst = box.withLock { box in
             box.items.append(submission)
@@ -47,11 +52,26 @@ final class Mailbox: LoopWork {
         if isFirst { loop.schedule(self) }
     }
 
+    /// Posts a request.
+    func postRequest(_ submission: Submission) {
+        guard loop.isCurrent else { return post(submission) }
+        unsafe local.items.append(submission)
+        if unsafe !local.isScheduled { loop.scheduleAtEndOfTurn(self) }
+        unsafe local.isScheduled = true
+    }
+
     func runOnLoop() {
-        let items = box.withLock { box in
-            box.isScheduled = false
-            return exchange(&box.items, with: [])
-        }
+        take(unsafe exchange(&local, with: Box()).items)
+        take(
+            box.withLock { box in
+                box.isScheduled = false
+                return exchange(&box.items, with: [])
+            }
+        )
+    }
+
+    private func take(_ items: [Submission]) {
+        guard !items.isEmpty else { return }
         if let client = unsafe client {
             client.assumeIsolated { $0.take(items) }
         } else {

@@ -17,7 +17,7 @@ extension Connection {
             arm(at: nil)
             let error = unavailable()
             owner?.connection(did: .unavailable)
-            _ = owner == nil ? outbound.removeAll() : []
+            if !isOwned { _ = outbound.removeAll() }
             failWriters(error) { _ in true }
         }
         publishState()
@@ -84,7 +84,6 @@ extension Connection {
         lastCause = error
         if attempts.count == 8 { attempts.removeFirst() }
         attempts.append(ClientError.Attempt(endpoint: attempt.endpoint, cause: error))
-        owner?.connection(did: .attemptFailed)
         perform(machine.attemptFailed(id, at: loop.now))
     }
 

@@ -43,7 +43,7 @@ extension Connection {
     /// Reading goes on while somebody wants frames; otherwise TCP pushes back on the server.
     func updateReading() {
         guard let link, link.isEstablished else { return }
-        link.transport.isReading = owner != nil ? !isPaused : !readers.isEmpty
+        link.transport.isReading = isOwned ? !isPaused : !readers.isEmpty
     }
 
     // MARK: Writing

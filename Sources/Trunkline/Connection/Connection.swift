@@ -42,7 +42,15 @@ public actor Connection {
     /// Reused from batch to batch.
     var decoded: [Frame] = []
 
+    /// The client that this connection belongs to.
     weak var owner: (any ConnectionOwner)?
+    /// Whether there was an owner ever.
+    var isOwned = false
+
+    func adopt(_ owner: any ConnectionOwner) {
+        self.owner = owner
+        isOwned = true
+    }
 
     // Without an owner only:
 

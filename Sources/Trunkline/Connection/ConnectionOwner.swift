@@ -19,8 +19,6 @@ enum ConnectionEvent: Sendable {
     case drained
     /// The link is gone.
     case lost(any Error)
-    /// An attempt has failed and others follow.
-    case attemptFailed
     /// Every attempt that the policy allows has failed; no other follows until somebody wants a link.
     case unavailable
     /// For good.

@@ -50,13 +50,36 @@ package struct OutboundQueue: Sendable {
 
     /// How much is encoded at once.
     private static let batchBytes = 256 * 1024
-    /// What a frame is taken to cost beside its body.
-    private static let overhead = 32
 
     package init() {}
 
+    /// What those need to know who decide about sending more.
+    @usableFromInline
+    package struct Level: Sendable {
+        /// The position that the next appended frame gets.
+        @usableFromInline package var nextPosition: OutboundPosition = 1
+        /// No byte was written of the frame at this position, nor of any after it.
+        @usableFromInline package var unstarted: OutboundPosition = 1
+        /// About how many bytes are to be written.
+        @usableFromInline package var byteCount = 0
+
+        package init() {}
+    }
+
+    package var level: Level {
+        var level = Level()
+        level.nextPosition = nextPosition
+        level.unstarted = firstPosition
+        level.byteCount = byteCount
+        return level
+    }
+
     /// About how many bytes are to be written.
     package var byteCount: Int { waitingBytes + (hasStartedFirst ? buffer.count : 0) }
+
+    /// What a frame is taken to cost, for the watermarks.
+    @inlinable
+    package static func cost(of frame: Frame) -> Int { frame.body.count + 32 }
 
     /// Whether nothing is left to be written.
     package var isEmpty: Bool { waiting.isEmpty && buffer.isEmpty }
@@ -70,9 +93,6 @@ package struct OutboundQueue: Sendable {
         waitingBytes += Self.cost(item)
         return nextPosition - 1
     }
-
-    /// No byte was written of the frame at this position, nor of any after it.
-    package var unstartedPosition: OutboundPosition { firstPosition }
 
     /// Whether any byte of the frame at `position` was ever written.
     package func hasStarted(_ position: OutboundPosition) -> Bool { position < firstPosition }
@@ -184,7 +204,7 @@ package struct OutboundQueue: Sendable {
         }
     }
 
-    private static func cost(_ item: Item) -> Int { item.frame.body.count + overhead }
+    private static func cost(_ item: Item) -> Int { cost(of: item.frame) }
 
     /// Takes every frame out that has not started, for those who wait for them to be told.
     package mutating func removeAll() -> [Item] {

@@ -1,0 +1,191 @@
+import TrunklineCore
+
+/// The requests of one client, from their registration to their end: who may go out, and which response is whose.
+///
+/// One value, so that a batch of submissions or of responses is worked off in one access to the client's state. It
+/// performs nothing but the resumption of callers; what is to be written it leaves in `outgoing`.
+struct Exchange: Sendable {
+    /// Everyone who waits for a response, or to be written.
+    private(set) var table: RequestTable<Waiter>
+    /// Registered requests that wait their turn: the limit on requests in flight, or the high watermark, is reached, or
+    /// every serial is held.
+    private var waiting = Deque<(ticket: Ticket, frame: Frame)>()
+    /// How many requests are admitted and have not left.
+    private var inFlight = 0
+    /// What was admitted since `begin`, to be handed to the connection.
+    private var outgoing: [OutboundQueue.Item] = []
+    /// The state of the outbound queue when this batch began, kept up with what was admitted since.
+    private var outbound = OutboundQueue.Level()
+    private var isAboveWatermark = false
+    private(set) var counters = Client.Statistics()
+
+    private let maximumInFlight: Int
+    private let maximumWaiting: Int
+    private let highWatermark: Int
+    private let lowWatermark: Int
+
+    init(matching: ResponseMatching, options: ClientOptions) {
+        table = RequestTable(matching: matching, quarantine: options.requests.quarantine)
+        maximumInFlight = max(1, options.requests.maximumInFlight)
+        maximumWaiting = max(0, options.requests.maximumWaiting)
+        highWatermark = max(1, options.outbound.highWatermark)
+        lowWatermark = min(options.outbound.lowWatermark, highWatermark)
+    }
+
+    /// Starts a batch with the present state of the outbound queue.
+    mutating func begin(_ level: OutboundQueue.Level) {
+        outbound = level
+        if level.byteCount < lowWatermark { isAboveWatermark = false }
+    }
+
+    /// Takes what is to be written.
+    mutating func takeOutgoing() -> [OutboundQueue.Item] {
+        outbound.nextPosition += UInt64(outgoing.count)
+        return exchange(&outgoing, with: [])
+    }
+
+    /// Gives the emptied storage of what was taken back, to be used again.
+    mutating func recycle(_ items: consuming [OutboundQueue.Item]) {
+        guard outgoing.isEmpty else { return }
+        items.removeAll(keepingCapacity: true)
+        outgoing = items
+    }
+
+    // MARK: In
+
+    /// Takes a request in and lets it go out if it may. Returns whether it has to wait its turn.
+    mutating func register(
+        _ ticket: Ticket,
+        _ frame: Frame,
+        _ waiter: Waiter,
+        _ deadline: Instant?,
+        expectsResponse: Bool
+    ) -> Bool {
+        counters.requests += 1
+        let maySkip = waiting.isEmpty && mayAdmit()
+        if !maySkip, waiting.count >= maximumWaiting {
+            let message = "\(waiting.count) requests are waiting already"
+            waiter.resume(.failure(ClientError(.overloaded, .notSent, message)))
+            return false
+        }
+        table.register(
+            ticket,
+            waiter: waiter,
+            type: frame.type,
+            expectsResponse: expectsResponse,
+            deadline: deadline
+        )
+        if maySkip, admit(ticket, frame, waiter, expectsResponse: expectsResponse) { return false }
+        waiting.append((ticket, frame))
+        return true
+    }
+
+    /// Queues a frame that nobody waits for.
+    mutating func send(_ frame: Frame) { outgoing.append(OutboundQueue.Item(frame, ticket: 0)) }
+
+    private mutating func mayAdmit() -> Bool {
+        guard inFlight < maximumInFlight else { return false }
+        if outbound.byteCount >= highWatermark { isAboveWatermark = true }
+        return !isAboveWatermark
+    }
+
+    /// Gives a registered request its serial and its place; `false` when every serial is held.
+    private mutating func admit(
+        _ ticket: Ticket,
+        _ frame: Frame,
+        _ waiter: Waiter,
+        expectsResponse: Bool
+    ) -> Bool {
+        let position = outbound.nextPosition + UInt64(outgoing.count)
+        guard let serial = table.admit(ticket, at: position) else { return false }
+        var item = OutboundQueue.Item(frame, ticket: ticket, reportsWritten: !expectsResponse)
+        item.frame.serial = serial
+        if case .handle(let handle) = waiter {
+            handle.admitted(as: serial)
+            item.reportsWritten = true
+        }
+        inFlight += 1
+        outbound.byteCount += OutboundQueue.cost(of: frame)
+        outgoing.append(item)
+        return true
+    }
+
+    /// Lets those go out who waited, as far as they may.
+    mutating func admitWaiting() {
+        while let next = waiting.first {
+            if let entry = table[next.ticket] {
+                let expectsResponse = entry.expectsResponse
+                guard mayAdmit(), admit(next.ticket, next.frame, entry.waiter, expectsResponse: expectsResponse)
+                else { return }
+            }  // else it was given up while it waited
+            _ = waiting.popFirst()
+        }
+    }
+
+    // MARK: Out
+
+    /// Hands a response to the one who waits for it.
+    mutating func answer(_ frame: Frame) {
+        switch table.answer(frame.serial, unstarted: outbound.unstarted) {
+        case .resume(_, let waiter):
+            inFlight -= 1
+            counters.responses += 1
+            waiter.resume(frame.isRejection ? .failure(.rejection(frame)) : .success(frame))
+        case .late: counters.lateResponses += 1
+        case .unknown: counters.unknownResponses += 1
+        }
+    }
+
+    mutating func count(_ counter: WritableKeyPath<Client.Statistics, Int>) { counters[keyPath: counter] += 1 }
+
+    /// The last byte of a frame is with the kernel.
+    mutating func written(_ ticket: Ticket) {
+        guard let entry = table[ticket] else { return }
+        if entry.expectsResponse {
+            if case .handle(let handle) = entry.waiter { handle.noteWritten() }
+        } else if let waiter = table.take(ticket) {
+            inFlight -= 1
+            waiter.resume(.success(Frame(.response)))
+        }
+    }
+
+    /// A frame cannot be encoded; it is out of the outbound queue.
+    mutating func refused(_ ticket: Ticket, _ error: FrameError) {
+        guard let waiter = table.take(ticket) else { return }
+        inFlight -= 1
+        waiter.resume(.failure(ClientError(.invalidRequest, .notSent, "the frame cannot be encoded", cause: error)))
+    }
+
+    /// Gives a request up; the caller performs what the result asks for.
+    mutating func cancel(
+        _ ticket: Ticket,
+        now: Instant,
+        hasStarted: (OutboundPosition) -> Bool
+    ) -> RequestTable<Waiter>.Cancellation {
+        if let entry = table[ticket], entry.position != 0 { inFlight -= 1 }
+        return table.cancel(ticket, now: now, hasStarted: hasStarted)
+    }
+
+    /// The link is gone: hands out those who had started on it.
+    mutating func linkLost(hasStarted: (OutboundPosition) -> Bool) -> [(ticket: Ticket, waiter: Waiter)] {
+        let lost = table.linkLost(hasStarted: hasStarted)
+        inFlight -= lost.count
+        return lost
+    }
+
+    /// Hands out everyone.
+    mutating func removeAll() -> [(ticket: Ticket, entry: RequestTable<Waiter>.Entry)] {
+        waiting.removeAll()
+        inFlight = 0
+        return table.removeAll()
+    }
+
+    /// The next request whose deadline has passed; it is still there, to be cancelled.
+    mutating func nextExpired(at now: Instant) -> Ticket? { table.nextExpired(at: now) }
+}
+
+extension ClientError {
+    fileprivate static func rejection(_ frame: Frame) -> ClientError {
+        ClientError(.rejected, .answered, "the server answered with status \(frame.status)", response: frame)
+    }
+}
