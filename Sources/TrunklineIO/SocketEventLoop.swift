@@ -169,6 +169,12 @@ package final class SocketEventLoop: EventLoop {
         thread.store(currentThread(), ordering: .relaxed)
         while true {
             runPosted()
+            if unsafe !state.atEndOfTurn.isEmpty {
+                // There is something to write: callers who are about to say more may say it first, so that it goes
+                // out in the same system call.
+                yieldProcessor()
+                runPosted()
+            }
             runEndOfTurn()
             waitForSockets()
             runReady()

@@ -78,6 +78,9 @@ func startThread(named name: String, _ body: @escaping @Sendable () -> Void) {
     #endif
 }
 
+/// Lets another thread that is ready have the processor.
+func yieldProcessor() { sched_yield() }
+
 /// What the system says about an error number.
 func systemMessage(_ code: Int32) -> String {
     guard let text = unsafe strerror(code) else { return "error \(code)" }

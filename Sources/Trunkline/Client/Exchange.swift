@@ -68,6 +68,20 @@ struct Exchange: Sendable {
             waiter.resume(.failure(ClientError(.overloaded, .notSent, message)))
             return false
         }
+        if maySkip {
+            let serial = table.registerAdmitted(
+                ticket,
+                waiter: waiter,
+                type: frame.type,
+                expectsResponse: expectsResponse,
+                deadline: deadline,
+                at: outbound.nextPosition + UInt64(outgoing.count)
+            )
+            if let serial {
+                letGo(ticket, frame, serial, waiter, expectsResponse: expectsResponse)
+                return false
+            }
+        }
         table.register(
             ticket,
             waiter: waiter,
@@ -75,7 +89,6 @@ struct Exchange: Sendable {
             expectsResponse: expectsResponse,
             deadline: deadline
         )
-        if maySkip, admit(ticket, frame, waiter, expectsResponse: expectsResponse) { return false }
         waiting.append((ticket, frame))
         return true
     }
@@ -89,15 +102,14 @@ struct Exchange: Sendable {
         return !isAboveWatermark
     }
 
-    /// Gives a registered request its serial and its place; `false` when every serial is held.
-    private mutating func admit(
+    /// An admitted request goes out.
+    private mutating func letGo(
         _ ticket: Ticket,
         _ frame: Frame,
+        _ serial: SerialNumber,
         _ waiter: Waiter,
         expectsResponse: Bool
-    ) -> Bool {
-        let position = outbound.nextPosition + UInt64(outgoing.count)
-        guard let serial = table.admit(ticket, at: position) else { return false }
+    ) {
         var item = OutboundQueue.Item(frame, ticket: ticket, reportsWritten: !expectsResponse)
         item.frame.serial = serial
         if case .handle(let handle) = waiter {
@@ -107,16 +119,15 @@ struct Exchange: Sendable {
         inFlight += 1
         outbound.byteCount += OutboundQueue.cost(of: frame)
         outgoing.append(item)
-        return true
     }
 
     /// Lets those go out who waited, as far as they may.
     mutating func admitWaiting() {
-        while let next = waiting.first {
-            if let entry = table[next.ticket] {
-                let expectsResponse = entry.expectsResponse
-                guard mayAdmit(), admit(next.ticket, next.frame, entry.waiter, expectsResponse: expectsResponse)
-                else { return }
+        while let (ticket, frame) = waiting.first {
+            if let entry = table[ticket] {
+                let position = outbound.nextPosition + UInt64(outgoing.count)
+                guard mayAdmit(), let serial = table.admit(ticket, at: position) else { return }
+                letGo(ticket, frame, serial, entry.waiter, expectsResponse: entry.expectsResponse)
             }  // else it was given up while it waited
             _ = waiting.popFirst()
         }

@@ -17,7 +17,7 @@ extension Connection {
             arm(at: nil)
             let error = unavailable()
             owner?.connection(did: .unavailable)
-            if !isOwned { _ = outbound.removeAll() }
+            if !isOwned { outbound.removeAll() }
             failWriters(error) { _ in true }
         }
         publishState()

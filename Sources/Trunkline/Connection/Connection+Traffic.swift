@@ -51,7 +51,7 @@ extension Connection {
     /// Queues `items`, to be written at the end of this turn.
     func enqueue(_ items: [OutboundQueue.Item]) {
         guard !items.isEmpty else { return }
-        for item in items { outbound.append(item) }
+        outbound.append(contentsOf: items)
         want()
         scheduleFlush()
     }
@@ -74,7 +74,7 @@ extension Connection {
         // Bounded, so that a caller who writes without end does not keep the loop from reading.
         for _ in 0..<8 where failure == nil && !transport.awaitsWritable {
             refused += self.link?.encode(from: &outbound) ?? []
-            let count = outbound.encodedCount
+            let count = outbound.unwrittenCount
             if count == 0 { break }
             let outcome = unsafe outbound.withUnwritten { unsafe transport.write($0) }
             switch outcome {

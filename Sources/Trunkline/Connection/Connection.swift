@@ -199,7 +199,7 @@ public actor Connection {
         }
         link = nil
         outbound.linkLost()
-        _ = outbound.removeAll()
+        outbound.removeAll()
         failWriters(ClientError(.closed, .notSent, "the connection was closed")) { _ in true }
         for reader in readers.values { reader.resume(returning: nil) }
         readers.removeAll()

@@ -94,6 +94,31 @@ extension SendBuffer {
         sharedCount = mark.shared
     }
 
+    /// Takes back everything but the first `length` bytes, counted from when the buffer was last empty.
+    package mutating func truncate(to length: Int) {
+        var rest = length
+        let all = segments
+        sealed.removeAll(keepingCapacity: true)
+        open = 0
+        sharedCount = 0
+        var gatheredEnd = 0
+        for segment in all where rest > 0 {
+            switch segment {
+            case .gathered(let range):
+                gatheredEnd = range.lowerBound + min(rest, range.count)
+                sealed.append(.gathered(range.lowerBound..<gatheredEnd))
+                rest -= range.count
+            case .shared(let bytes):
+                precondition(bytes.count <= rest, "cannot be cut within bytes that are held by reference")
+                sealed.append(.shared(bytes))
+                sharedCount += bytes.count
+                rest -= bytes.count
+            }
+        }
+        gathered.removeSubrange(gatheredEnd...)
+        open = gatheredEnd
+    }
+
     /// Every byte that was appended, written or not. For tests and checksums, not for speed.
     public var bytes: [UInt8] {
         var all: [UInt8] = []

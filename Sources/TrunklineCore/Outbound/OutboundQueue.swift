@@ -2,20 +2,26 @@
 @usableFromInline
 package typealias OutboundPosition = UInt64
 
-/// The frames on their way out, in order: waiting, encoded, partly written.
+/// The frames on their way out, in order: partly written, encoded, waiting.
 ///
-/// A frame is kept until its first byte is written, so that one that has not started can still be removed, and
-/// survives the loss of a link. Encoding happens just before writing and only into an empty buffer, a batch at a time;
-/// what is encoded but not started is encoded again when a removal or a new link asks for it.
-@usableFromInline
+/// A frame is kept until its last byte is written, and one that has not started can still be removed and survives the
+/// loss of a link. Encoding happens just before writing and only into an empty buffer, a batch at a time; what is
+/// encoded but not started is encoded again when a removal or a new link asks for it.
+///
+///     items:   [ done … | head: partly written | encoded … | waiting … ]
+///     buffer:           [ written ▲ unwritten           ]
 package struct OutboundQueue: Sendable {
     /// A frame and whom to tell about it.
     @usableFromInline
     package struct Item: Sendable {
-        package var frame: Frame
-        package var ticket: Ticket
+        @usableFromInline package var frame: Frame
+        @usableFromInline package var ticket: Ticket
         /// Whether its owner wants to hear when its last byte was written.
-        package var reportsWritten: Bool
+        @usableFromInline package var reportsWritten: Bool
+        /// Taken out: it is passed over.
+        fileprivate var isRemoved = false
+        /// Where its bytes end in the buffer, once it is encoded.
+        fileprivate var end = 0
 
         package init(_ frame: Frame, ticket: Ticket, reportsWritten: Bool = false) {
             self.frame = frame
@@ -23,35 +29,6 @@ package struct OutboundQueue: Sendable {
             self.reportsWritten = reportsWritten
         }
     }
-
-    /// Frames of which no byte was written; `nil` marks a removed one. The first has position `firstPosition`.
-    private var waiting = Deque<Item?>()
-    private var firstPosition: OutboundPosition = 1
-    /// The encoded bytes of the frame that is partly written and of the first frames of `waiting`.
-    private var buffer = SendBuffer()
-    /// Where the encoded frames lie in `buffer`, in order.
-    private var encoded = Deque<Encoded>()
-    /// Whether the first of `encoded` is partly written and so no longer in `waiting`.
-    private var hasStartedFirst = false
-    /// Bytes of `buffer` that were written.
-    private var written = 0
-    /// An estimate of the bytes in `waiting`, for the watermarks.
-    private var waitingBytes = 0
-
-    private struct Encoded {
-        /// Its bytes in `buffer`. Empty for a removed frame between others, which keeps positions in step.
-        var start: Int
-        var end: Int
-        /// Where to `rollBack(to:)` so that this frame is the last one.
-        var mark: SendBuffer.Mark
-        var ticket: Ticket
-        var reportsWritten: Bool
-    }
-
-    /// How much is encoded at once.
-    private static let batchBytes = 256 * 1024
-
-    package init() {}
 
     /// What those need to know who decide about sending more.
     @usableFromInline
@@ -66,49 +43,78 @@ package struct OutboundQueue: Sendable {
         package init() {}
     }
 
+    /// `items[..<head]` are done; they are dropped together.
+    private var items: [Item] = []
+    private var head = 0
+    private var headPosition: OutboundPosition = 1
+    /// How many items from `head` on are in `buffer`. None of them is removed unless it was when they were encoded.
+    private var encodedCount = 0
+    private var buffer = SendBuffer()
+    /// Bytes of `buffer` that were written, and how many of them belong to items that are done.
+    private var written = 0
+    private var writtenDone = 0
+    /// About how many bytes are to be written, for the watermarks.
+    package private(set) var byteCount = 0
+
+    /// How much is encoded at once.
+    private static let batchBytes = 256 * 1024
+
+    package init() {}
+
+    private var isHeadStarted: Bool { written > writtenDone }
+
+    /// Whether nothing is left to be written.
+    package var isEmpty: Bool { head == items.count }
+
     package var level: Level {
         var level = Level()
         level.nextPosition = nextPosition
-        level.unstarted = firstPosition
+        level.unstarted = headPosition + (isHeadStarted ? 1 : 0)
         level.byteCount = byteCount
         return level
     }
 
-    /// About how many bytes are to be written.
-    package var byteCount: Int { waitingBytes + (hasStartedFirst ? buffer.count : 0) }
+    /// The position that the next appended frame gets.
+    package var nextPosition: OutboundPosition { headPosition + UInt64(items.count - head) }
 
     /// What a frame is taken to cost, for the watermarks.
     @inlinable
     package static func cost(of frame: Frame) -> Int { frame.body.count + 32 }
 
-    /// Whether nothing is left to be written.
-    package var isEmpty: Bool { waiting.isEmpty && buffer.isEmpty }
-
-    /// The position that the next appended frame gets.
-    package var nextPosition: OutboundPosition { firstPosition + UInt64(waiting.count) }
-
     @discardableResult
     package mutating func append(_ item: Item) -> OutboundPosition {
-        waiting.append(item)
-        waitingBytes += Self.cost(item)
+        byteCount += Self.cost(of: item.frame)
+        items.append(item)
         return nextPosition - 1
     }
 
+    package mutating func append(contentsOf new: [Item]) {
+        for item in new { byteCount += Self.cost(of: item.frame) }
+        items.append(contentsOf: new)
+    }
+
     /// Whether any byte of the frame at `position` was ever written.
-    package func hasStarted(_ position: OutboundPosition) -> Bool { position < firstPosition }
+    package func hasStarted(_ position: OutboundPosition) -> Bool {
+        position < headPosition || (position == headPosition && isHeadStarted)
+    }
 
     /// Takes the frame at `position` out unless a byte of it was written; `nil` then, or when it is out already.
     @discardableResult
     package mutating func remove(_ position: OutboundPosition) -> Item? {
-        guard position >= firstPosition, position - firstPosition < UInt64(waiting.count) else { return nil }
-        let index = Int(position - firstPosition)
-        guard let item = waiting[index] else { return nil }
-        let isEncoded = index < encoded.count - (hasStartedFirst ? 1 : 0)
-        waiting[index] = nil
-        if isEncoded { unencode() }
-        waitingBytes -= Self.cost(item)
-        if encoded.isEmpty { forgetEncoding() }
+        guard !hasStarted(position), position < nextPosition else { return nil }
+        let index = head + Int(position - headPosition)
+        let item = items[index]
+        guard !item.isRemoved else { return nil }
+        markRemoved(index)
+        if index < head + encodedCount { unencode() }
+        dropDone()
         return item
+    }
+
+    private mutating func markRemoved(_ index: Int) {
+        byteCount -= Self.cost(of: items[index].frame)
+        items[index].isRemoved = true
+        items[index].frame.body = Bytes()
     }
 
     // MARK: Writing
@@ -119,37 +125,31 @@ package struct OutboundQueue: Sendable {
     package mutating func encode(using codec: inout any FrameCodec) -> [(item: Item, error: FrameError)] {
         guard buffer.isEmpty else { return [] }
         var refused: [(item: Item, error: FrameError)] = []
-        var index = 0
-        while index < waiting.count, buffer.appendedCount < Self.batchBytes {
-            let before = buffer.mark
-            let start = buffer.appendedCount
-            if let item = waiting[index] {
-                do throws(FrameError) {
-                    try codec.encode(item.frame, into: &buffer)
-                    guard buffer.appendedCount > start else {
-                        throw FrameError(.malformed, "the codec encoded the frame as no bytes")
-                    }
-                } catch {
-                    buffer.rollBack(to: before)
-                    refused.append((item, error))
-                    waiting[index] = nil
-                    waitingBytes -= Self.cost(item)
-                }
+        var index = head
+        while index < items.count, buffer.appendedCount < Self.batchBytes {
+            if !items[index].isRemoved, let error = encodeItem(at: index, using: &codec) {
+                refused.append((items[index], error))
+                markRemoved(index)
             }
-            let item = waiting[index]
-            encoded.append(
-                Encoded(
-                    start: start,
-                    end: buffer.appendedCount,
-                    mark: buffer.mark,
-                    ticket: item?.ticket ?? 0,
-                    reportsWritten: item?.reportsWritten ?? false
-                )
-            )
+            items[index].end = buffer.appendedCount
             index += 1
         }
+        encodedCount = index - head
         if buffer.isEmpty { forgetEncoding() }
         return refused
+    }
+
+    private mutating func encodeItem(at index: Int, using codec: inout any FrameCodec) -> FrameError? {
+        let mark = buffer.mark
+        let start = buffer.appendedCount
+        do throws(FrameError) {
+            try codec.encode(items[index].frame, into: &buffer)
+            if buffer.appendedCount > start { return nil }
+            return FrameError(.malformed, "the codec encoded the frame as no bytes")
+        } catch {
+            buffer.rollBack(to: mark)
+            return error
+        }
     }
 
     /// Calls `body` with the encoded bytes that are to be written next.
@@ -158,63 +158,65 @@ package struct OutboundQueue: Sendable {
     }
 
     /// How many encoded bytes are to be written.
-    package var encodedCount: Int { buffer.count }
+    package var unwrittenCount: Int { buffer.count }
 
     /// Counts `length` bytes as written and appends to `reported` the tickets that want to hear of it.
     package mutating func didWrite(_ length: Int, reporting reported: inout [Ticket]) {
         written += length
         buffer.didWrite(length)
-        while let first = encoded.first, first.start < written {
-            if !hasStartedFirst { start() }
-            hasStartedFirst = first.end > written
-            if hasStartedFirst { return }
-            if first.reportsWritten { reported.append(first.ticket) }
-            _ = encoded.popFirst()
+        while encodedCount > 0, items[head].end <= written {
+            if items[head].reportsWritten, !items[head].isRemoved { reported.append(items[head].ticket) }
+            writtenDone = items[head].end
+            finishHead()
         }
+        dropDone()
         if buffer.isEmpty { forgetEncoding() }
     }
 
-    /// The first frame of `waiting` has started.
-    private mutating func start() {
-        guard let slot = waiting.popFirst() else { return }
-        firstPosition += 1
-        if let item = slot { waitingBytes -= Self.cost(item) }
+    /// The first item is done with.
+    private mutating func finishHead() {
+        if !items[head].isRemoved { markRemoved(head) }
+        head += 1
+        headPosition += 1
+        if encodedCount > 0 { encodedCount -= 1 }
+    }
+
+    /// Passes over removed items at the head that nothing encoded counts on, and drops what is done when that is cheap.
+    private mutating func dropDone() {
+        while encodedCount == 0, head < items.count, items[head].isRemoved { finishHead() }
+        if head == items.count {
+            items.removeAll(keepingCapacity: head <= 65_536)
+            head = 0
+        } else if head > 1024, head > items.count / 2 {
+            items.removeSubrange(..<head)
+            head = 0
+        }
     }
 
     /// Forgets the link: what had started is gone, what had not goes out on the next one.
-    package mutating func linkLost() { forgetEncoding() }
+    package mutating func linkLost() {
+        if isHeadStarted { finishHead() }
+        forgetEncoding()
+    }
 
     /// Takes back the encoding of every frame that has not started.
     private mutating func unencode() {
-        guard hasStartedFirst, let first = encoded.first else { return forgetEncoding() }
-        buffer.rollBack(to: first.mark)
-        encoded.removeAll()
-        encoded.append(first)
+        guard isHeadStarted else { return forgetEncoding() }
+        buffer.truncate(to: items[head].end)
+        encodedCount = 1
     }
 
     private mutating func forgetEncoding() {
         buffer.reset()
-        encoded.removeAll()
-        hasStartedFirst = false
+        encodedCount = 0
         written = 0
-        // Nothing encoded counts on removed frames at the front any more.
-        while case .some(.none) = waiting.first {
-            _ = waiting.popFirst()
-            firstPosition += 1
-        }
+        writtenDone = 0
+        dropDone()
     }
 
-    private static func cost(_ item: Item) -> Int { cost(of: item.frame) }
-
-    /// Takes every frame out that has not started, for those who wait for them to be told.
-    package mutating func removeAll() -> [Item] {
-        unencode()
-        var items: [Item] = []
-        while let slot = waiting.popFirst() {
-            firstPosition += 1
-            if let item = slot { items.append(item) }
-        }
-        waitingBytes = 0
-        return items
+    /// Drops everything. The link, if there is one, can't be used any more: a frame may be half written.
+    package mutating func removeAll() {
+        while head < items.count { finishHead() }
+        forgetEncoding()
     }
 }

@@ -80,7 +80,7 @@ package struct RequestTable<Waiter> {
 
     // MARK: In
 
-    /// Takes a request in. `ticket` must be new.
+    /// Takes a request in, to be admitted later. `ticket` must be new.
     @inlinable
     package mutating func register(
         _ ticket: Ticket,
@@ -90,30 +90,57 @@ package struct RequestTable<Waiter> {
         deadline: Instant?
     ) {
         entries.insert(Entry(waiter: waiter, type: type, expectsResponse: expectsResponse), for: ticket)
-        if let deadline {
-            deadlines.insert(ticket, deadline: deadline)
-            if deadlines.isCrowded(alive: entries.count) {
-                let entries = entries
-                deadlines.compact { entries.contains($0) }
-            }
-        }
+        watch(ticket, deadline)
+    }
+
+    /// Takes a request in and lets it go out at `position` at once. Returns its serial; `nil`, and it is not taken in,
+    /// when every serial is held.
+    @inlinable
+    package mutating func registerAdmitted(
+        _ ticket: Ticket,
+        waiter: Waiter,
+        type: UInt32,
+        expectsResponse: Bool,
+        deadline: Instant?,
+        at position: OutboundPosition
+    ) -> SerialNumber? {
+        var entry = Entry(waiter: waiter, type: type, expectsResponse: expectsResponse)
+        guard admit(ticket, &entry, at: position) else { return nil }
+        entries.insert(entry, for: ticket)
+        watch(ticket, deadline)
+        return entry.serial
     }
 
     /// Lets a registered request go out at `position`; returns its serial, `nil` when every serial is held.
     @inlinable
     package mutating func admit(_ ticket: Ticket, at position: OutboundPosition) -> SerialNumber? {
-        guard var entry = entries[ticket] else { return nil }
+        guard var entry = entries[ticket], admit(ticket, &entry, at: position) else { return nil }
+        entries.insert(entry, for: ticket)
+        return entry.serial
+    }
+
+    @inlinable
+    mutating func admit(_ ticket: Ticket, _ entry: inout Entry, at position: OutboundPosition) -> Bool {
         if entry.expectsResponse {
             if serials != nil {
-                guard let serial = serials?.take(for: ticket) else { return nil }
+                guard let serial = serials?.take(for: ticket) else { return false }
                 entry.serial = serial
             } else {
                 order.append(Place(ticket: ticket, position: position))
             }
         }
         entry.position = position
-        entries.insert(entry, for: ticket)
-        return entry.serial
+        return true
+    }
+
+    @inlinable
+    mutating func watch(_ ticket: Ticket, _ deadline: Instant?) {
+        guard let deadline else { return }
+        deadlines.insert(ticket, deadline: deadline)
+        if deadlines.isCrowded(alive: entries.count) {
+            let entries = entries
+            deadlines.compact { entries.contains($0) }
+        }
     }
 
     // MARK: Out
@@ -134,25 +161,26 @@ package struct RequestTable<Waiter> {
     /// No frame from `unstarted` on has been written: a response cannot be meant for those.
     @inlinable
     package mutating func answer(_ serial: SerialNumber, unstarted: OutboundPosition) -> Answer {
-        let ticket: Ticket
-        if serials != nil {
-            switch serials?.holder(of: serial) {
-            case .request(let holder)?:
-                if let entry = entries[holder], entry.position >= unstarted { return .unknown }
-                ticket = holder
-            case .late?:
-                serials?.release(serial)
-                return .late
-            case .unknown?, nil: return .unknown
-            }
-            serials?.release(serial)
-        } else {
-            guard let place = order.first, place.position < unstarted else { return .unknown }
-            _ = order.popFirst()
-            ticket = place.ticket
+        guard serials != nil else { return answerInOrder(unstarted) }
+        switch serials?.take(answered: serial) {
+        case .request(let ticket)?:
+            guard let entry = entries.remove(ticket) else { return .unknown }
+            if entry.position < unstarted { return .resume(ticket, entry.waiter) }
+            // The server can't mean this request: nothing of it was written yet.
+            entries.insert(entry, for: ticket)
+            serials?.putBack(serial, ticket)
+            return .unknown
+        case .late?: return .late
+        case .unknown?, nil: return .unknown
         }
-        guard let entry = entries.remove(ticket) else { return .late }
-        return .resume(ticket, entry.waiter)
+    }
+
+    @inlinable
+    mutating func answerInOrder(_ unstarted: OutboundPosition) -> Answer {
+        guard let place = order.first, place.position < unstarted else { return .unknown }
+        _ = order.popFirst()
+        guard let entry = entries.remove(place.ticket) else { return .late }
+        return .resume(place.ticket, entry.waiter)
     }
 
     /// What giving a request up asks for.

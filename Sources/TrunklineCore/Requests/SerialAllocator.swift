@@ -46,14 +46,20 @@ package struct SerialAllocator: Sendable {
 
     private mutating func advance() { next = next == range.upperBound ? range.lowerBound : next + 1 }
 
-    /// Whose serial it is.
+    /// Frees the serial of a response. Returns whose it was.
     @usableFromInline
-    package func holder(of serial: SerialNumber) -> Holding {
-        switch taken[serial] {
+    package mutating func take(answered serial: SerialNumber) -> Holding {
+        switch taken.remove(serial) {
         case .request(let ticket)?: .request(ticket)
         case .quarantine?: .late
         case nil: .unknown
         }
+    }
+
+    /// Undoes `take(answered:)` of a request's serial.
+    @usableFromInline
+    package mutating func putBack(_ serial: SerialNumber, _ ticket: Ticket) {
+        taken.insert(.request(ticket), for: serial)
     }
 
     @usableFromInline
@@ -64,7 +70,7 @@ package struct SerialAllocator: Sendable {
         case unknown
     }
 
-    /// Frees a serial: it was answered, or its request never reached the server.
+    /// Frees the serial of a request that never reached the server, or whose link is gone.
     @usableFromInline
     package mutating func release(_ serial: SerialNumber) { taken.remove(serial) }
 

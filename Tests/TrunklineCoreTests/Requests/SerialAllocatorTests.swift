@@ -8,8 +8,7 @@ import Testing
 
     /// A response has come under `serial`: whose it was.
     func answer(_ serial: SerialNumber, _ serials: inout SerialAllocator) -> SerialAllocator.Holding {
-        defer { serials.release(serial) }
-        return serials.holder(of: serial)
+        serials.take(answered: serial)
     }
 
     @Test func serialsGoUpAndWrapToTheLowerBound() {
