@@ -17,6 +17,9 @@ public struct SendBuffer: Sendable {
     private var sharedCount = 0
     /// How many bytes from the front were written.
     private var written = 0
+    /// The first segment with unwritten bytes, and how many of its bytes were written.
+    private var firstUnwritten = 0
+    private var writtenOfFirst = 0
 
     /// Bodies from this size on are held by reference.
     private static let sharingThreshold = 4096
@@ -122,8 +125,8 @@ extension SendBuffer {
     /// Every byte that was appended, written or not. For tests and checksums, not for speed.
     public var bytes: [UInt8] {
         var all: [UInt8] = []
-        for segment in segments {
-            switch segment {
+        for index in 0...sealed.count {
+            switch segment(index) {
             case .gathered(let range): all += gathered[range]
             case .shared(let bytes): all += bytes
             }
@@ -131,8 +134,9 @@ extension SendBuffer {
         return all
     }
 
-    private var segments: [Segment] {
-        open < gathered.count ? sealed + [.gathered(open..<gathered.count)] : sealed
+    /// The segment at `index`; the one after all of `sealed` is the open run, perhaps empty.
+    private func segment(_ index: Int) -> Segment {
+        index < sealed.count ? sealed[index] : .gathered(open..<gathered.count)
     }
 
     /// Calls `body` with the unwritten bytes, as at most `limit` pieces of memory in order.
@@ -142,36 +146,31 @@ extension SendBuffer {
                 return unsafe body([UnsafeRawBufferPointer(rebasing: memory[written...])])
             }
             var pieces: [UnsafeRawBufferPointer] = unsafe []
-            return unsafe gather(segments[...], skipping: written, memory, into: &pieces, limit, body)
+            return unsafe gather(firstUnwritten, skipping: writtenOfFirst, memory, into: &pieces, limit, body)
         }
     }
 
-    /// Pins one segment after the other by recursion, as only that keeps every pointer valid at once.
+    /// Pins one segment after the other by recursion, as only that keeps every pointer valid at once; no deeper than
+    /// `limit`.
     private func gather<Result>(
-        _ rest: ArraySlice<Segment>,
+        _ index: Int,
         skipping skipped: Int,
         _ memory: UnsafeRawBufferPointer,
         into pieces: inout [UnsafeRawBufferPointer],
         _ limit: Int,
         _ body: ([UnsafeRawBufferPointer]) -> Result
     ) -> Result {
-        guard let segment = rest.first, unsafe pieces.count < limit else { return unsafe body(pieces) }
-        let length =
-            switch segment {
-            case .gathered(let range): range.count
-            case .shared(let bytes): bytes.count
-            }
-        if skipped >= length {
-            return unsafe gather(rest.dropFirst(), skipping: skipped - length, memory, into: &pieces, limit, body)
-        }
-        switch segment {
+        guard index <= sealed.count, unsafe pieces.count < limit else { return unsafe body(pieces) }
+        switch segment(index) {
         case .gathered(let range):
-            unsafe pieces.append(UnsafeRawBufferPointer(rebasing: memory[range.dropFirst(skipped)]))
-            return unsafe gather(rest.dropFirst(), skipping: 0, memory, into: &pieces, limit, body)
+            if range.count > skipped {
+                unsafe pieces.append(UnsafeRawBufferPointer(rebasing: memory[range.dropFirst(skipped)]))
+            }
+            return unsafe gather(index + 1, skipping: 0, memory, into: &pieces, limit, body)
         case .shared(let bytes):
             return unsafe bytes.withUnsafeBytes { all in
                 unsafe pieces.append(UnsafeRawBufferPointer(rebasing: all[skipped...]))
-                return unsafe gather(rest.dropFirst(), skipping: 0, memory, into: &pieces, limit, body)
+                return unsafe gather(index + 1, skipping: 0, memory, into: &pieces, limit, body)
             }
         }
     }
@@ -180,7 +179,18 @@ extension SendBuffer {
     package mutating func didWrite(_ length: Int) {
         precondition(length >= 0 && length <= count, "wrote more than there was")
         written += length
-        if isEmpty { reset() }
+        if isEmpty { return reset() }
+        writtenOfFirst += length
+        while firstUnwritten < sealed.count {
+            let size =
+                switch sealed[firstUnwritten] {
+                case .gathered(let range): range.count
+                case .shared(let bytes): bytes.count
+                }
+            guard writtenOfFirst >= size else { return }
+            writtenOfFirst -= size
+            firstUnwritten += 1
+        }
     }
 
     /// Forgets everything, written or not.
@@ -190,5 +200,7 @@ extension SendBuffer {
         open = 0
         sharedCount = 0
         written = 0
+        firstUnwritten = 0
+        writtenOfFirst = 0
     }
 }

@@ -156,3 +156,8 @@ extension LoopbackServer: TimerTarget {
         settle()
     }
 }
+
+extension LoopbackServer {
+    /// How many replies wait for their time.
+    package var delayedCount: Int { delayed.count }
+}

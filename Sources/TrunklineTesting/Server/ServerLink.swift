@@ -23,10 +23,14 @@ final class ServerLink {
 
     /// What is written next, in as few writes as possible.
     private var out = SendBuffer()
-    /// What comes after `out`.
+    /// What comes after `out`, and then what comes after that.
     private var later = Deque<Output>()
+    private var tail = SendBuffer()
     /// Bytes in `later`.
     private var laterCount = 0
+
+    /// A buffer gives its memory back only when all of it is written, so none may grow on and on.
+    private static let bufferSize = 256 * 1024
 
     /// Something that does not simply join what is before it.
     private enum Output {
@@ -42,7 +46,7 @@ final class ServerLink {
     }
 
     /// How many bytes wait to be written.
-    var unsentCount: Int { out.count + laterCount }
+    var unsentCount: Int { out.count + laterCount + tail.count }
 
     /// The delayed program of `ticket` runs.
     func removeDelayed(_ ticket: Ticket, serial: SerialNumber) {
@@ -54,13 +58,19 @@ final class ServerLink {
 
     /// Encodes `frame` behind everything else.
     func append(_ frame: Frame) throws(FrameError) {
-        guard !later.isEmpty else { return try Self.encode(frame, with: &codec, into: &out) }
-        var (index, buffer) = (later.count, SendBuffer())
-        if case .bytes(let last)? = later.last { (index, buffer) = (later.count - 1, last) }
-        let before = buffer.count
-        try Self.encode(frame, with: &codec, into: &buffer)
-        laterCount += buffer.count - before
-        if index == later.count { later.append(.bytes(buffer)) } else { later[index] = .bytes(buffer) }
+        if later.isEmpty, tail.isEmpty, out.count < Self.bufferSize {
+            try Self.encode(frame, with: &codec, into: &out)
+        } else {
+            try Self.encode(frame, with: &codec, into: &tail)
+            if tail.count >= Self.bufferSize { sealTail() }
+        }
+    }
+
+    /// Makes room for something that does not join the bytes before it.
+    private func sealTail() {
+        guard !tail.isEmpty else { return }
+        laterCount += tail.count
+        later.append(.bytes(exchange(&tail, with: SendBuffer())))
     }
 
     /// The bytes of `frame`.
@@ -88,15 +98,13 @@ final class ServerLink {
     func append(_ bytes: [UInt8], inPiecesOf size: Int? = nil) {
         guard !bytes.isEmpty else { return }
         if let size {
+            sealTail()
             later.append(.pieces(bytes, start: 0, size: size))
             laterCount += bytes.count
-        } else if later.isEmpty {
+        } else if later.isEmpty, tail.isEmpty {
             out.append(bytes)
         } else {
-            var buffer = SendBuffer()
-            buffer.append(bytes)
-            later.append(.bytes(buffer))
-            laterCount += bytes.count
+            tail.append(bytes)
         }
     }
 
@@ -104,6 +112,7 @@ final class ServerLink {
     func appendClose() {
         isEnding = true
         transport.isReading = false
+        sealTail()
         later.append(.close)
     }
 
@@ -125,7 +134,9 @@ final class ServerLink {
         for _ in 0..<64 {
             if out.isEmpty {
                 switch later.popFirst() {
-                case nil: return .done
+                case nil:
+                    if tail.isEmpty { return .done }
+                    out = exchange(&tail, with: SendBuffer())
                 case .bytes(let buffer)?:
                     out = buffer
                     laterCount -= buffer.count

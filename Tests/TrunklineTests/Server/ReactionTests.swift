@@ -56,7 +56,7 @@ struct ReactionTests {
         try await withServerAndClient(handler: { _ in .noReply }) { server, client in
             try await client.connect()
             let error = await failure { () throws(ClientError) in
-                try await client.send(Request(type: 0x410), timeout: .seconds(1))
+                try await client.send(Request(type: 0x410), timeout: .milliseconds(300))
             }
             #expect(error?.code == .timedOut)
             #expect(error?.fate == .unknown)
@@ -87,7 +87,7 @@ struct ReactionTests {
     // MARK: Order and time
 
     @Test func aDelayedReplyComesAfterOthers() async throws {
-        let handler: LoopbackServer.Handler = { $0.body == "slow" ? .after(.milliseconds(30), .echo) : .echo }
+        let handler: LoopbackServer.Handler = { $0.body == "slow" ? .after(.milliseconds(300), .echo) : .echo }
         try await withServerAndConnection(handler: handler) { _, connection in
             try await connection.write(Frame(.request, type: 0x410, serial: 1, body: "slow"))
             try await connection.write(Frame(.request, type: 0x410, serial: 2, body: "quick"))
