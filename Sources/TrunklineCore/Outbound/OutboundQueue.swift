@@ -13,6 +13,7 @@ package struct OutboundQueue: Sendable {
     @usableFromInline
     package struct Item: Sendable {
         package var frame: Frame
+        /// 0 for a frame that belongs to its link and is of no use on another: a cancellation, a pong.
         package var ticket: Ticket
         /// Whether its owner wants to hear when its last byte was written.
         package var reportsWritten: Bool
@@ -161,8 +162,16 @@ package struct OutboundQueue: Sendable {
         if let item = slot { waitingBytes -= Self.cost(item) }
     }
 
-    /// Forgets the link: what had started is gone, what had not goes out on the next one.
-    package mutating func linkLost() { forgetEncoding() }
+    /// Forgets the link: what had started is gone, and so are the frames that belong to the link; the others that had
+    /// not started go out on the next one.
+    package mutating func linkLost() {
+        for index in 0..<waiting.count {
+            guard let item = waiting[index], item.ticket == 0 else { continue }
+            waiting[index] = nil
+            waitingBytes -= Self.cost(item)
+        }
+        forgetEncoding()
+    }
 
     /// Takes back the encoding of every frame that has not started.
     private mutating func unencode() {
