@@ -12,9 +12,10 @@
 /// reports races that are none.
 ///
 /// Sendable although the compiler can't see it: `state` is touched only between `lock` and `unlock`.
-@safe package final class Lock<State: ~Copyable>: @unchecked Sendable {
+@safe @usableFromInline
+package final class Lock<State: ~Copyable>: @unchecked Sendable {
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
-    private var state: State
+    @usableFromInline var state: State
 
     package init(_ state: consuming sending State) {
         self.state = state
@@ -29,10 +30,17 @@
     }
 
     /// Calls `body` with the value while no other thread can.
+    @inlinable
     @inline(__always)
     package func withLock<Result: ~Copyable>(_ body: (inout State) -> sending Result) -> sending Result {
-        unsafe pthread_mutex_lock(mutex)
-        defer { unsafe pthread_mutex_unlock(mutex) }
+        lock()
+        defer { unlock() }
         return body(&state)
     }
+
+    @usableFromInline
+    func lock() { unsafe pthread_mutex_lock(mutex) }
+
+    @usableFromInline
+    func unlock() { unsafe pthread_mutex_unlock(mutex) }
 }

@@ -2,12 +2,8 @@ import TrunklineCore
 import TrunklineIO
 
 /// What the connection tells: frames in, links gained and lost.
-extension Client: ConnectionOwner {
-    nonisolated func connection(did event: ConnectionEvent) {
-        assumeIsolated { $0.handle(event) }
-    }
-
-    private func handle(_ event: ConnectionEvent) {
+extension Client: @preconcurrency ConnectionOwner {
+    func connection(did event: ConnectionEvent) {
         begin()
         switch event {
         case .received(let frames):

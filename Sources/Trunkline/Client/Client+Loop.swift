@@ -2,7 +2,7 @@ import TrunklineCore
 import TrunklineIO
 
 /// Submissions in: what the loop does with a batch of what callers said.
-extension Client {
+extension Client: @preconcurrency MailboxOwner {
     func take(_ submissions: [Submission]) {
         begin()
         for submission in submissions { take(submission) }
@@ -11,11 +11,7 @@ extension Client {
 
     /// Starts a batch: looks once at the outbound queue for all of it.
     func begin() {
-        let level = connection.assumeIsolated { connection in
-            if !connection.isOwned { connection.adopt(self) }
-            return connection.outbound.level
-        }
-        exchange.begin(level)
+        exchange.begin(ownedConnection.beginBatch(of: self))
     }
 
     /// Ends a batch: lets go out what may, hands it to the connection and looks after the deadlines.
@@ -31,7 +27,7 @@ extension Client {
         // Taken out first: the connection may tell of its failure before `enqueue` returns.
         let items = exchange.takeOutgoing()
         guard !items.isEmpty else { return }
-        connection.assumeIsolated { $0.enqueue(items) }
+        ownedConnection.enqueue(items)
         exchange.recycle(items)
     }
 
@@ -77,7 +73,7 @@ extension Client {
         }
         if exchange.register(ticket, frame, waiter, deadline, expectsResponse: expectsResponse) {
             // Demand drives the connection, even while nothing may be queued on it.
-            connection.assumeIsolated { $0.want() }
+            ownedConnection.want()
         }
     }
 
@@ -130,12 +126,8 @@ extension Client {
     }
 }
 
-extension Client: TimerTarget {
-    package nonisolated func timerFired() {
-        assumeIsolated { $0.expire() }
-    }
-
-    private func expire() {
+extension Client: @preconcurrency TimerTarget {
+    package func timerFired() {
         armed = nil
         begin()
         let now = loop.now

@@ -22,6 +22,8 @@ public actor Client {
     nonisolated let tickets = Atomic<Ticket>(0)
     /// The connection that carries the frames. Its `frames` belong to this client.
     nonisolated let connection: Connection
+    /// The same, to be called on the loop without a closure.
+    nonisolated var ownedConnection: any OwnedConnection { connection }
 
     /// The requests, from their registration to their end.
     var exchange: Exchange

@@ -21,6 +21,12 @@ enum Submission: Sendable {
     case awaitClosed(Suspension<Void>)
 }
 
+/// Who takes what a mailbox holds: a client.
+protocol MailboxOwner: AnyObject, Sendable {
+    /// Called on the loop.
+    func take(_ submissions: [Submission])
+}
+
 /// The one way into a client: what any thread posts, its loop takes, all at once and in order.
 ///
 /// A cancellation travels behind its own request here and can never overtake it. Requests of callers on the loop itself
@@ -33,12 +39,20 @@ final class Mailbox: LoopWork {
         var isScheduled = false
     }
 
+    private struct LoopSide {
+        /// What was posted on the loop.
+        var items: [Submission] = []
+        var isScheduled = false
+        /// Empty, with memory for the next batch.
+        var spare: [Submission] = []
+    }
+
     private let box = Lock(Box())
     private let loop: any EventLoop
-    /// What was posted on the loop. Unsafe for the compiler, safe in truth: touched on the loop only.
-    nonisolated(unsafe) private var local = Box()
+    /// Unsafe for the compiler, safe in truth: touched on the loop only.
+    nonisolated(unsafe) private var onLoop = LoopSide()
     /// Unsafe for the compiler, safe in truth: written once, before the client's `init` returns and anyone can post.
-    nonisolated(unsafe) weak var client: Client?
+    nonisolated(unsafe) weak var client: (any MailboxOwner)?
 
     init(loop: any EventLoop) { self.loop = loop }
 
@@ -55,28 +69,33 @@ final class Mailbox: LoopWork {
     /// Posts a request.
     func postRequest(_ submission: Submission) {
         guard loop.isCurrent else { return post(submission) }
-        unsafe local.items.append(submission)
-        if unsafe !local.isScheduled { loop.scheduleAtEndOfTurn(self) }
-        unsafe local.isScheduled = true
+        unsafe onLoop.items.append(submission)
+        if unsafe !onLoop.isScheduled { loop.scheduleAtEndOfTurn(self) }
+        unsafe onLoop.isScheduled = true
     }
 
     func runOnLoop() {
-        take(unsafe exchange(&local, with: Box()).items)
-        take(
-            box.withLock { box in
-                box.isScheduled = false
-                return exchange(&box.items, with: [])
-            }
-        )
+        var batch = unsafe exchange(&onLoop.spare, with: [])
+        unsafe swap(&batch, &onLoop.items)
+        unsafe onLoop.isScheduled = false
+        take(&batch)
+        box.withLock { box in
+            swap(&batch, &box.items)
+            box.isScheduled = false
+        }
+        take(&batch)
+        unsafe onLoop.spare = batch
     }
 
-    private func take(_ items: [Submission]) {
+    /// Hands `items` over and empties them, keeping their memory unless it is large.
+    private func take(_ items: inout [Submission]) {
         guard !items.isEmpty else { return }
         if let client = unsafe client {
-            client.assumeIsolated { $0.take(items) }
+            client.take(items)
         } else {
             for item in items { item.refuse() }
         }
+        items.removeAll(keepingCapacity: items.count <= 8192)
     }
 }
 

@@ -121,12 +121,8 @@ extension Connection {
     }
 }
 
-extension Connection: TransportHandler {
-    package nonisolated func transport(_ id: UInt64, did event: TransportEvent) {
-        assumeIsolated { $0.handle(event, of: id) }
-    }
-
-    private func handle(_ event: TransportEvent, of id: UInt64) {
+extension Connection: @preconcurrency TransportHandler {
+    package func transport(_ id: UInt64, did event: TransportEvent) {
         guard let link, link.transport.id == id else { return }  // of a link that is gone
         switch event {
         case .connected: established()

@@ -190,10 +190,15 @@ extension Connection {
     }
 }
 
-extension Connection: LoopWork {
+extension Connection: @preconcurrency LoopWork {
     /// The end of a turn in which something was queued.
-    package nonisolated func runOnLoop() {
-        assumeIsolated { $0.flush() }
+    package func runOnLoop() { flush() }
+}
+
+extension Connection: @preconcurrency OwnedConnection {
+    func beginBatch(of owner: any ConnectionOwner) -> OutboundQueue.Level {
+        if !isOwned { adopt(owner) }
+        return outbound.level
     }
 }
 

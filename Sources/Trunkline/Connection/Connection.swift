@@ -219,12 +219,8 @@ public actor Connection {
     }
 }
 
-extension Connection: TimerTarget {
-    package nonisolated func timerFired() {
-        assumeIsolated { $0.timerExpired() }
-    }
-
-    private func timerExpired() {
+extension Connection: @preconcurrency TimerTarget {
+    package func timerFired() {
         if isDraining { return finishClosing() }
         switch machine.state {
         case .connecting(let attempt):

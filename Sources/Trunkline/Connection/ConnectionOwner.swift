@@ -6,6 +6,17 @@ protocol ConnectionOwner: AnyObject, Sendable {
     func connection(did event: ConnectionEvent)
 }
 
+/// What a client asks of its connection for every batch, on the loop that both share.
+///
+/// A conformance marked `@preconcurrency` checks the isolation as `assumeIsolated` does, but calls directly: each
+/// `assumeIsolated` costs two allocations for its closure. So do the conformances of actors on the hot path here.
+protocol OwnedConnection: AnyObject, Sendable {
+    /// Whose connection it is, and where its outbound queue stands.
+    func beginBatch(of owner: any ConnectionOwner) -> OutboundQueue.Level
+    func enqueue(_ items: [OutboundQueue.Item])
+    func want()
+}
+
 enum ConnectionEvent: Sendable {
     /// A link is usable.
     case ready(session: UInt64)

@@ -100,7 +100,7 @@ extension SendBuffer {
     /// Takes back everything but the first `length` bytes, counted from when the buffer was last empty.
     package mutating func truncate(to length: Int) {
         var rest = length
-        let all = segments
+        let all = (0...sealed.count).map(segment)
         sealed.removeAll(keepingCapacity: true)
         open = 0
         sharedCount = 0

@@ -15,6 +15,7 @@ package struct OutboundQueue: Sendable {
     @usableFromInline
     package struct Item: Sendable {
         @usableFromInline package var frame: Frame
+        /// 0 for a frame that belongs to its link and is of no use on another: a cancellation, a pong.
         @usableFromInline package var ticket: Ticket
         /// Whether its owner wants to hear when its last byte was written.
         @usableFromInline package var reportsWritten: Bool
@@ -193,9 +194,11 @@ package struct OutboundQueue: Sendable {
         }
     }
 
-    /// Forgets the link: what had started is gone, what had not goes out on the next one.
+    /// Forgets the link: what had started is gone, and so are the frames that belong to the link; the others that had
+    /// not started go out on the next one.
     package mutating func linkLost() {
         if isHeadStarted { finishHead() }
+        for index in head..<items.count where items[index].ticket == 0 && !items[index].isRemoved { markRemoved(index) }
         forgetEncoding()
     }
 

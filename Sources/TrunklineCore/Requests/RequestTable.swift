@@ -244,7 +244,8 @@ package struct RequestTable<Waiter> {
         return lost
     }
 
-    /// Hands out everyone who waits, in the order of their tickets.
+    /// Hands out everyone who waits, in the order of their tickets. There is no link, or there will be none: no serial
+    /// is held any more.
     @usableFromInline
     package mutating func removeAll() -> [(ticket: Ticket, entry: Entry)] {
         let all = entries.sorted.map { (ticket: $0.key, entry: $0.value) }
@@ -253,6 +254,7 @@ package struct RequestTable<Waiter> {
             if entry.expectsResponse, entry.position != 0 { serials?.release(entry.serial) }
         }
         order.removeAll()
+        serials?.linkLost()
         return all
     }
 

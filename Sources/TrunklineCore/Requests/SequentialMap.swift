@@ -56,16 +56,26 @@ package struct SequentialMap<Value> {
         // Grown at half full, so that a place is rarely taken while the keys are in sequence.
         if ringCount >= ring.count / 2 { grow() }
         let index = index(key)
-        if ring[index].key == key || ring[index].value == nil {
-            if !stragglers.isEmpty, stragglers[key] != nil {
-                stragglers[key] = value
+        if ring[index].value != nil {
+            if ring[index].key == key {
+                ring[index].value = value
                 return
             }
-            if ring[index].value == nil { ringCount += 1 }
-        } else if let old = ring[index].value {
-            stragglers[ring[index].key] = old
+            // A straggler stays where it is: in both places it could be taken out twice.
+            if replaceStraggler(value, for: key) { return }
+            stragglers[ring[index].key] = ring[index].value.take()
+        } else {
+            if replaceStraggler(value, for: key) { return }
+            ringCount += 1
         }
         ring[index] = Slot(key: key, value: value)
+    }
+
+    @inlinable
+    mutating func replaceStraggler(_ value: Value, for key: UInt64) -> Bool {
+        guard !stragglers.isEmpty, stragglers[key] != nil else { return false }
+        stragglers[key] = value
+        return true
     }
 
     /// Takes `key` and its value out; `nil` when it is not there.

@@ -95,6 +95,23 @@ private struct BodyCodec: FrameCodec {
         #expect(String(decoding: write(&queue, upTo: 100, &reported), as: UTF8.self) == "two")
     }
 
+    /// A request is written and given up, its cancel frame queued; the link is lost before that is written. On the next
+    /// link it would name a request that the server has never seen there, or worse, that it has.
+    @Test func aLostLinkTakesTheFramesThatBelongToItAlong() {
+        var (queue, codec, reported) = (OutboundQueue(), codec, [Ticket]())
+        queue.append(item("one", 1))
+        queue.append(item("cancel", 0))
+        let two = queue.append(item("two", 2))
+        _ = queue.encode(using: &codec)
+        _ = write(&queue, upTo: 3, &reported)
+        queue.linkLost()
+        #expect(!queue.hasStarted(two))
+        _ = queue.encode(using: &codec)
+        #expect(String(decoding: write(&queue, upTo: 100, &reported), as: UTF8.self) == "two")
+        #expect(reported.isEmpty)
+        #expect(queue.byteCount == 0)
+    }
+
     @Test func largeBodiesAreNotCopied() {
         let body = Bytes([UInt8](repeating: 7, count: 1 << 20))
         var buffer = SendBuffer()

@@ -51,6 +51,16 @@ import Testing
         #expect(table.heldSerials == 0)
     }
 
+    @Test func noSerialIsHeldOnceEverybodyIsHandedOut() {
+        var table = table()
+        for ticket in 1...4 as ClosedRange<Ticket> { admit("\(ticket)", ticket, into: &table) }
+        _ = table.cancel(2, now: now, hasStarted: { _ in true })
+        _ = table.cancel(3, now: now, hasStarted: { _ in false })
+        #expect(table.removeAll().map(\.ticket) == [1, 4])
+        #expect(table.heldSerials == 0)
+        #expect(table.nextDeadline == nil)
+    }
+
     @Test func aWrittenRequestIsCancelledWithQuarantine() {
         var table = table()
         admit("a", 1, into: &table)

@@ -10,7 +10,10 @@ import Testing
             var model: [UInt64: Int] = [:]
             var next: UInt64 = seed % 2 == 0 ? 0 : UInt64.max - 200
             for step in 0..<500 {
-                if Bool.random(using: &generator) || model.isEmpty {
+                if step % 7 == 0, let key = model.keys.sorted().randomElement(using: &generator) {
+                    map.insert(step, for: key)
+                    model[key] = step
+                } else if Bool.random(using: &generator) || model.isEmpty {
                     map.insert(step, for: next)
                     model[next] = step
                     next &+= UInt64.random(in: 1...3, using: &generator)
@@ -39,6 +42,26 @@ import Testing
         #expect(map[0] == "renewed")
         #expect(map.count == 1)
         #expect(map.remove(0) == "renewed")
+        #expect(map.isEmpty)
+    }
+
+    /// Key 1 waits while keys 2 to 17 come; key 17 takes its place in a ring of 16 and makes it a straggler. Now key 1
+    /// is replaced (its request is admitted at last): it was put into the ring *beside* the straggler, and could be
+    /// taken out of the map twice. In the request table that resumed a continuation twice.
+    @Test func aStragglerWhosePlaceIsTakenIsReplacedNotDoubled() {
+        var map = SequentialMap<String>()
+        map.insert("registered", for: 1)
+        for key in 2...16 as ClosedRange<UInt64> {
+            map.insert("short", for: key)
+            map.remove(key)
+        }
+        map.insert("newer", for: 17)
+        map.insert("admitted", for: 1)
+        #expect(map.count == 2)
+        #expect(map[17] == "newer")
+        #expect(map.remove(1) == "admitted")
+        #expect(map.remove(1) == nil)
+        #expect(map.remove(17) == "newer")
         #expect(map.isEmpty)
     }
 }
