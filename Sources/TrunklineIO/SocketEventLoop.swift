@@ -27,6 +27,8 @@ package final class SocketEventLoop: EventLoop {
         var sockets: [UInt64: Watched] = [:]
         var lastID: UInt64 = 0
         var ready: [Readiness] = []
+        /// Something was ready since the loop last slept.
+        var wasActive = false
     }
 
     private struct Watched {
@@ -227,6 +229,12 @@ package final class SocketEventLoop: EventLoop {
         } else if let next = unsafe state.timers.next {
             timeout = max(0, next.nanoseconds - now.nanoseconds)
         }
+        if timeout != 0, unsafe state.wasActive {
+            // Callers whose responses have just come often have more to say: to hear it before falling asleep saves
+            // them waking this thread.
+            unsafe state.wasActive = false
+            yieldProcessor()
+        }
         if timeout != 0 {
             let hasNews = posted.withLock { posted in
                 if !(posted.jobs.isEmpty && posted.work.isEmpty) { return true }
@@ -241,6 +249,7 @@ package final class SocketEventLoop: EventLoop {
 
     private func runReady() {
         guard unsafe !state.ready.isEmpty else { return }
+        unsafe state.wasActive = true
         let ready = unsafe exchange(&state.ready, with: [])
         for readiness in ready {
             // A socket that an earlier one's handler closed is gone from the table.
