@@ -120,6 +120,7 @@ extension Client: ConnectionOwner {
         let all = table.removeAll()
         inFlight = 0
         waiting.removeAll()
+        abandoned = 0
         for (_, entry) in all {
             let started = connection.assumeIsolated { connection in
                 let started = entry.position != 0 && connection.outbound.hasStarted(entry.position)

@@ -24,7 +24,8 @@ extension Client {
                 connection.outbound.unstartedPosition, connection.outbound.nextPosition, connection.outbound.byteCount
             )
         }
-        if outboundBytes < min(options.outbound.lowWatermark, options.outbound.highWatermark) {
+        // Nothing is below zero: a watermark of zero counts as one.
+        if outboundBytes < max(1, min(options.outbound.lowWatermark, options.outbound.highWatermark)) {
             isAboveWatermark = false
         }
     }
@@ -100,8 +101,8 @@ extension Client {
                 deadline: deadline
             )
             if admit(ticket, frame) { return }
-        } else if waiting.count >= options.requests.maximumWaiting {
-            let message = "\(waiting.count) requests are waiting already"
+        } else if waiting.count - abandoned >= options.requests.maximumWaiting {
+            let message = "\(waiting.count - abandoned) requests are waiting already"
             return waiter.resume(.failure(ClientError(.overloaded, .notSent, message)))
         } else {
             table.register(
@@ -119,7 +120,7 @@ extension Client {
 
     private var mayAdmit: Bool {
         guard inFlight < max(1, options.requests.maximumInFlight) else { return false }
-        if outboundBytes >= options.outbound.highWatermark { isAboveWatermark = true }
+        if outboundBytes >= max(1, options.outbound.highWatermark) { isAboveWatermark = true }
         return !isAboveWatermark
     }
 
@@ -144,9 +145,14 @@ extension Client {
     }
 
     func admitWaiting() {
+        if abandoned > 64, abandoned > waiting.count / 2 {
+            waiting.removeAll { table[$0.ticket] == nil }
+            abandoned = 0
+        }
         while let next = waiting.first {
             if table[next.ticket] == nil {  // given up while it waited
                 _ = waiting.popFirst()
+                abandoned -= 1
             } else {
                 guard mayAdmit, admit(next.ticket, next.frame) else { return }
                 _ = waiting.popFirst()
@@ -161,7 +167,7 @@ extension Client {
         guard let entry = table[ticket] else { return }  // it has ended already
         flushOutgoing()
         let started = connection.assumeIsolated { $0.outbound.hasStarted(entry.position) }
-        if entry.position != 0 { inFlight -= 1 }
+        if entry.position != 0 { inFlight -= 1 } else { abandoned += 1 }
         switch table.cancel(ticket, now: loop.now, hasStarted: { _ in started }) {
         case .none: return
         case .notSent(let waiter, let position):

@@ -27,6 +27,8 @@ public actor Client {
     var table: RequestTable<Waiter>
     /// Registered requests that wait their turn: the limit on requests in flight, or the high watermark, is reached.
     var waiting = Deque<(ticket: Ticket, frame: Frame)>()
+    /// How many of `waiting` have been given up since: they are in `table` no more.
+    var abandoned = 0
     /// How many requests are admitted and have not left.
     var inFlight = 0
     /// What this batch has admitted, to be handed to the connection at its end.
