@@ -27,15 +27,16 @@ public func withTimeout<Value: Sendable>(
         }
         defer { group.cancelAll() }
         if let first = try await group.next(), let value = first { return value }
-        try Task.checkCancellation()
+        // The sleep ends early when the caller is cancelled; then the operation is, too, and has the last word.
+        let isExpired = !Task.isCancelled
         group.cancelAll()
         let expired = "no result within \(timeout)"
         do {
             // The operation may still have succeeded: what it has done must not be lost.
             if let last = try await group.next(), let value = last { return value }
-        } catch let error as ClientError where error.code == .cancelled {
+        } catch let error as ClientError where isExpired && error.code == .cancelled {
             throw ClientError(.timedOut, error.fate, expired, endpoint: error.endpoint, cause: error.cause)
-        } catch is CancellationError {
+        } catch is CancellationError where isExpired {
             throw ClientError(.timedOut, .unknown, expired)
         }
         throw ClientError(.timedOut, .unknown, expired)

@@ -29,7 +29,7 @@ struct Exchange: Sendable {
         maximumInFlight = max(1, options.requests.maximumInFlight)
         maximumWaiting = max(0, options.requests.maximumWaiting)
         highWatermark = max(1, options.outbound.highWatermark)
-        lowWatermark = min(options.outbound.lowWatermark, highWatermark)
+        lowWatermark = max(1, min(options.outbound.lowWatermark, highWatermark))  // nothing is below zero
     }
 
     /// Starts a batch with the present state of the outbound queue.
@@ -63,8 +63,8 @@ struct Exchange: Sendable {
     ) -> Bool {
         counters.requests += 1
         let maySkip = waiting.isEmpty && mayAdmit()
-        if !maySkip, waiting.count >= maximumWaiting {
-            let message = "\(waiting.count) requests are waiting already"
+        if !maySkip, waitingCount >= maximumWaiting {
+            let message = "\(waitingCount) requests are waiting already"
             waiter.resume(.failure(ClientError(.overloaded, .notSent, message)))
             return false
         }
@@ -121,8 +121,15 @@ struct Exchange: Sendable {
         outgoing.append(item)
     }
 
+    /// How many wait their turn and have not been given up. Those who have are in `waiting` still, but not in `table`.
+    private var waitingCount: Int { table.count - inFlight }
+
     /// Lets those go out who waited, as far as they may.
     mutating func admitWaiting() {
+        if waiting.count > 2 * waitingCount + 64 {
+            let table = table
+            waiting.removeAll { table[$0.ticket] == nil }
+        }
         while let (ticket, frame) = waiting.first {
             if let entry = table[ticket] {
                 let position = outbound.nextPosition + UInt64(outgoing.count)

@@ -25,6 +25,8 @@ package final class Lingering: TransportHandler, TimerTarget, @unchecked Sendabl
         lingering.timer = timer
         loop.arm(timer, at: loop.now.advanced(by: limit))
         transport.handler = lingering
+        // A socket whose sending has ended is always writable: the loop would spin until the peer is done.
+        transport.awaitsWritable = false
         transport.isReading = true
         lingering.readToEnd()
     }

@@ -1,0 +1,143 @@
+import Testing
+import Trunkline
+import TrunklineIO
+import TrunklineTesting
+
+/// How an event loop learns which sockets are ready: what matters is tested on each. Loops are never stopped, so there is
+/// one per mechanism.
+enum Mechanism: CaseIterable, Sendable {
+    case epoll, poll
+
+    private static let epollLoops = EventLoops(count: 1, mechanism: .epoll)
+    private static let pollLoops = EventLoops(count: 1, mechanism: .poll)
+
+    var loops: EventLoops { self == .epoll ? Self.epollLoops : Self.pollLoops }
+}
+
+/// Runs `body` with a server and a client whose loop works by `mechanism`.
+func withServerAndClient(
+    by mechanism: Mechanism,
+    speaking layout: FrameLayout = .standard,
+    options: LoopbackServer.Options = LoopbackServer.Options(),
+    clientOptions: ClientOptions = quickOptions(),
+    handler: @escaping LoopbackServer.Handler = { _ in .echo },
+    _ body: nonisolated(nonsending) (LoopbackServer, Client) async throws -> Void
+) async throws {
+    try await withLoopbackServer(speaking: layout, options: options, handler: handler) { server in
+        let endpoint = server.endpoint
+        try await withClient(to: endpoint, speaking: layout, options: clientOptions, on: mechanism.loops) { client in
+            try await body(server, client)
+        }
+    }
+}
+
+/// A request that carries `body`.
+func ask(_ body: Bytes) -> Request { Request(type: 0x410, body: body) }
+
+/// A request that carries `number`.
+func ask(_ number: Int) -> Request { ask(Bytes(utf8: "\(number)")) }
+
+/// A body of `count` bytes, all of them `byte`.
+func filled(_ count: Int, with byte: UInt8 = 7) -> Bytes { Bytes([UInt8](repeating: byte, count: count)) }
+
+/// The error of a request that has failed; a success is an issue.
+func failure(
+    of handle: PendingRequest,
+    sourceLocation: SourceLocation = #_sourceLocation
+) async -> ClientError? {
+    await failure(
+        { () throws(ClientError) in try await handle.value },
+        sourceLocation: sourceLocation
+    )
+}
+
+/// Asks `client` for an echo of `body`.
+func expectEcho(
+    _ body: Bytes,
+    by client: Client,
+    timeout: Duration? = nil,
+    sourceLocation: SourceLocation = #_sourceLocation
+) async throws {
+    let reply = try await client.send(ask(body), timeout: timeout)
+    #expect(reply.body == body, sourceLocation: sourceLocation)
+}
+
+/// Waits for the response to `handle`, which must carry `body`.
+func expectBody(
+    _ body: Bytes,
+    of handle: PendingRequest,
+    sourceLocation: SourceLocation = #_sourceLocation
+) async throws {
+    let reply = try await handle.value
+    #expect(reply.body == body, sourceLocation: sourceLocation)
+}
+
+/// A simulated network with a server at "db:7000".
+struct SimulatedService {
+    let network: SimulatedNetwork
+    let server: LoopbackServer
+
+    /// Waits in virtual time: everything that can happen before then has happened.
+    func pass(_ duration: Duration) async throws { try await network.clock.sleep(for: duration) }
+
+    /// The virtual time since the beginning.
+    var now: Duration { network.clock.now.offset }
+
+    /// A further client; whoever makes it closes it.
+    func client(
+        of endpoints: [Endpoint] = ["db:7000"],
+        speaking layout: FrameLayout = .standard,
+        options: ClientOptions = ClientOptions()
+    ) -> Client {
+        Client(to: endpoints, speaking: layout, options: options, on: network.loops)
+    }
+}
+
+/// Runs `body` in virtual time with a server at "db:7000" and a client of it; in the end no link may be left.
+func simulate(
+    seed: UInt64 = 1,
+    conditions: NetworkConditions = NetworkConditions(),
+    speaking layout: FrameLayout = .standard,
+    server serverOptions: LoopbackServer.Options = LoopbackServer.Options(),
+    options: ClientOptions = ClientOptions(),
+    handler: @escaping LoopbackServer.Handler = { _ in .echo },
+    sourceLocation: SourceLocation = #_sourceLocation,
+    _ body: @escaping @Sendable (SimulatedService, Client) async throws -> Void
+) throws {
+    let network = SimulatedNetwork(seed: seed, conditions: conditions)
+    try network.run {
+        let server = try await LoopbackServer.start(
+            at: network.address("db"),
+            knownAs: "db:7000",
+            speaking: layout,
+            options: serverOptions,
+            on: network.loops,
+            handler: handler
+        )
+        let client = Client(to: "db:7000", speaking: layout, options: options, on: network.loops)
+        do {
+            try await body(SimulatedService(network: network, server: server), client)
+        } catch {
+            await client.closeNow()
+            await server.stop()
+            throw error
+        }
+        await client.closeNow()
+        let statistics = await client.statistics
+        #expect(statistics.pending == 0, sourceLocation: sourceLocation)
+        #expect(statistics.heldSerials == 0, sourceLocation: sourceLocation)
+        await server.stop()
+    }
+    #expect(network.openLinks == 0, sourceLocation: sourceLocation)
+}
+
+/// The standard layout with very few serials.
+func standardLayout(serials: ClosedRange<UInt64>) -> FrameLayout {
+    FrameLayout {
+        Field.type(UInt32.self)
+        Field.serial(UInt32.self)
+        Field.length(UInt32.self, counting: .body)
+        Field.body
+    }
+    .roles(ping: 0x1, push: 0x2...0x400, cancel: 0x401, serials: serials)
+}
