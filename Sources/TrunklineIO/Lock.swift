@@ -20,7 +20,14 @@ package final class Lock<State: ~Copyable>: @unchecked Sendable {
     package init(_ state: consuming sending State) {
         self.state = state
         unsafe mutex = .allocate(capacity: 1)
-        let code = unsafe pthread_mutex_init(mutex, nil)
+        var attributes = pthread_mutexattr_t()
+        unsafe pthread_mutexattr_init(&attributes)
+        defer { unsafe pthread_mutexattr_destroy(&attributes) }
+        #if canImport(Glibc)
+            // Held for a few instructions only: whoever waits tries again a while before it goes to sleep.
+            unsafe pthread_mutexattr_settype(&attributes, Int32(PTHREAD_MUTEX_ADAPTIVE_NP))
+        #endif
+        let code = unsafe pthread_mutex_init(mutex, &attributes)
         precondition(code == 0, "pthread_mutex_init failed with \(code)")
     }
 

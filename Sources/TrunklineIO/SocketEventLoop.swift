@@ -27,6 +27,14 @@ package final class SocketEventLoop: EventLoop {
         var sockets: [UInt64: Watched] = [:]
         var lastID: UInt64 = 0
         var ready: [Readiness] = []
+        /// What is being run, while more is added above: their memory goes back and forth instead of being allocated.
+        var running: [any LoopWork] = []
+        var runningJobs: [UnownedJob] = []
+
+        mutating func beginWork() { swap(&work, &running) }
+        mutating func beginJobs() { swap(&jobs, &runningJobs) }
+        mutating func beginEndOfTurn() { swap(&atEndOfTurn, &running) }
+
         /// Something was ready since the loop last slept.
         var wasActive = false
     }
@@ -189,15 +197,17 @@ package final class SocketEventLoop: EventLoop {
         for _ in 0..<rounds {
             takePosted()
             if unsafe state.jobs.isEmpty && state.work.isEmpty { return }
-            let work = unsafe exchange(&state.work, with: [])
-            for item in work { item.runOnLoop() }
-            let jobs = unsafe exchange(&state.jobs, with: [])
-            for job in jobs {
+            unsafe state.beginWork()
+            for item in unsafe state.running { item.runOnLoop() }
+            unsafe state.running.removeAll(keepingCapacity: true)
+            unsafe state.beginJobs()
+            for job in unsafe state.runningJobs {
                 unsafe job.runSynchronously(
                     isolatedTo: asUnownedSerialExecutor(),
                     taskExecutor: asUnownedTaskExecutor()
                 )
             }
+            unsafe state.runningJobs.removeAll(keepingCapacity: true)
         }
     }
 
@@ -217,8 +227,9 @@ package final class SocketEventLoop: EventLoop {
     private func runEndOfTurn() {
         // Two rounds: what pinned callers said at the end of a turn is still written in this turn.
         for _ in 0..<2 where unsafe !state.atEndOfTurn.isEmpty {
-            let work = unsafe exchange(&state.atEndOfTurn, with: [])
-            for item in work { item.runOnLoop() }
+            unsafe state.beginEndOfTurn()
+            for item in unsafe state.running { item.runOnLoop() }
+            unsafe state.running.removeAll(keepingCapacity: true)
         }
     }
 

@@ -12,7 +12,9 @@ struct ClientLoad: Sendable {
     static let batchSize = 64
 
     init(_ run: Run) {
-        client = Client(to: .host("127.0.0.1", port: run.port), speaking: .standard)
+        var options = ClientOptions()
+        options.connecting.maximumAttempts = 3  // where there is no server, say so
+        client = Client(to: .host("127.0.0.1", port: run.port), speaking: .standard, options: options)
         row = run.row
         concurrency = run.concurrency
         bodies = Bodies(size: run.payload)

@@ -8,10 +8,13 @@ extension Connection {
     /// How much is read in one go, so that writing and timers get their turn.
     private static let readBudget = 1024 * 1024
 
+    /// The socket of a link that is ready. A copy of the whole link would make its codec and its buffer be copied with
+    /// the next change.
+    private var establishedTransport: (any Transport)? { link?.isEstablished == true ? link?.transport : nil }
+
     /// Reads until the socket is empty or the budget is spent, decodes every complete frame and hands them over.
     func read() {
-        guard let link, link.isEstablished else { return }
-        let transport = link.transport
+        guard let transport = establishedTransport else { return }
         var budget = Self.readBudget
         var ending: (any Error)?
         while budget > 0, ending == nil {
@@ -42,8 +45,8 @@ extension Connection {
 
     /// Reading goes on while somebody wants frames; otherwise TCP pushes back on the server.
     func updateReading() {
-        guard let link, link.isEstablished else { return }
-        link.transport.isReading = isOwned ? !isPaused : !readers.isEmpty
+        guard let transport = establishedTransport else { return }
+        transport.isReading = isOwned ? !isPaused : !readers.isEmpty
     }
 
     // MARK: Writing
@@ -57,7 +60,7 @@ extension Connection {
     }
 
     func scheduleFlush() {
-        guard !isFlushing, let link, link.isEstablished, !link.transport.awaitsWritable else { return }
+        guard !isFlushing, let transport = establishedTransport, !transport.awaitsWritable else { return }
         isFlushing = true
         loop.scheduleAtEndOfTurn(self)
     }
@@ -65,8 +68,7 @@ extension Connection {
     /// Writes as much as the socket takes: one system call for everything that accumulated, as a rule.
     func flush() {
         isFlushing = false
-        guard let link, link.isEstablished else { return }
-        let transport = link.transport
+        guard let transport = establishedTransport else { return }
         transport.awaitsWritable = false
         var wrote: [Ticket] = []
         var refused: [(item: OutboundQueue.Item, error: FrameError)] = []
