@@ -21,6 +21,9 @@ package protocol EventLoop: SerialExecutor, TaskExecutor {
     /// Runs `work` once on the loop, soon. Keeps it alive until then.
     func schedule(_ work: any LoopWork)
 
+    /// The loop as the executor of tasks that prefer it; the loop itself unless it has to tell the two apart.
+    var taskExecutor: any TaskExecutor { get }
+
     // MARK: On the loop only
 
     /// Runs `work` once, after everything else of this turn.
@@ -50,6 +53,10 @@ package protocol EventLoop: SerialExecutor, TaskExecutor {
 
     /// A seed for random choices (jitter, order of endpoints): the system's, or the simulation's next one.
     func randomSeed() -> UInt64
+}
+
+extension EventLoop {
+    package var taskExecutor: any TaskExecutor { self }
 }
 
 /// Something to be done on a loop.

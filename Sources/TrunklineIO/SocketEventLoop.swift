@@ -5,7 +5,7 @@ package import TrunklineCore
 package final class SocketEventLoop: EventLoop {
     /// What other threads hand to the loop.
     private struct Posted {
-        var jobs: [UnownedJob] = []
+        var jobs: [Job] = []
         var work: [any LoopWork] = []
         /// The loop waits, or is about to: whoever posts has to wake it, and the first who does says so.
         var isSleeping = false
@@ -14,14 +14,22 @@ package final class SocketEventLoop: EventLoop {
     private let posted = Lock(Posted())
     private let thread = Atomic<UInt>(0)
     private let wakeDescriptor: Int32
+    private let taskFace = TaskFace()
     /// Unsafe for the compiler, safe in truth: touched only by the loop's thread, which `assertCurrent` checks.
     nonisolated(unsafe) private var state: State
+
+    /// A piece of a task, and which of the loop's two faces it came to.
+    private struct Job {
+        var job: UnownedJob
+        /// Its task prefers this loop, and is not in one of the loop's actors.
+        var prefersLoop: Bool
+    }
 
     /// What belongs to the loop's thread.
     private struct State {
         let poller: any Poller
         var timers = TimerQueue()
-        var jobs: [UnownedJob] = []
+        var jobs: [Job] = []
         var work: [any LoopWork] = []
         var atEndOfTurn: [any LoopWork] = []
         var sockets: [UInt64: Watched] = [:]
@@ -29,7 +37,7 @@ package final class SocketEventLoop: EventLoop {
         var ready: [Readiness] = []
         /// What is being run, while more is added above: their memory goes back and forth instead of being allocated.
         var running: [any LoopWork] = []
-        var runningJobs: [UnownedJob] = []
+        var runningJobs: [Job] = []
 
         mutating func beginWork() { swap(&work, &running) }
         mutating func beginJobs() { swap(&jobs, &runningJobs) }
@@ -52,6 +60,7 @@ package final class SocketEventLoop: EventLoop {
         #endif
         wakeDescriptor = poller.wakeDescriptor
         unsafe state = State(poller: poller)
+        unsafe taskFace.loop = self
         startThread(named: name) { self.run() }
     }
 
@@ -69,8 +78,10 @@ package final class SocketEventLoop: EventLoop {
         }
     }
 
-    package func enqueue(_ job: consuming ExecutorJob) {
-        let job = UnownedJob(job)
+    package func enqueue(_ job: consuming ExecutorJob) { enqueue(UnownedJob(job), prefersLoop: false) }
+
+    fileprivate func enqueue(_ job: UnownedJob, prefersLoop: Bool) {
+        let job = Job(job: job, prefersLoop: prefersLoop)
         if isCurrent {
             unsafe state.jobs.append(job)
         } else {
@@ -83,6 +94,8 @@ package final class SocketEventLoop: EventLoop {
     }
 
     package func isIsolatingCurrentContext() -> Bool? { isCurrent }
+
+    package var taskExecutor: any TaskExecutor { taskFace }
 
     package func randomSeed() -> UInt64 { .random(in: .min ... .max) }
 
@@ -201,13 +214,21 @@ package final class SocketEventLoop: EventLoop {
             for item in unsafe state.running { item.runOnLoop() }
             unsafe state.running.removeAll(keepingCapacity: true)
             unsafe state.beginJobs()
-            for job in unsafe state.runningJobs {
-                unsafe job.runSynchronously(
-                    isolatedTo: asUnownedSerialExecutor(),
-                    taskExecutor: asUnownedTaskExecutor()
-                )
-            }
+            for job in unsafe state.runningJobs { run(job) }
             unsafe state.runningJobs.removeAll(keepingCapacity: true)
+        }
+    }
+
+    /// Tells the runtime what the job runs on, and no more than is true of its task: where they differ, every call of an
+    /// actor to itself suspends and goes through the queue again.
+    private func run(_ job: Job) {
+        if job.prefersLoop {
+            unsafe job.job.runSynchronously(
+                isolatedTo: asUnownedSerialExecutor(),
+                taskExecutor: taskFace.asUnownedTaskExecutor()
+            )
+        } else {
+            unsafe job.job.runSynchronously(on: asUnownedSerialExecutor())
         }
     }
 
@@ -276,6 +297,19 @@ package final class SocketEventLoop: EventLoop {
         guard let next = unsafe state.timers.next, next <= now else { return }
         let now = now
         while let timer = unsafe state.timers.popDue(at: now) { timer.fire() }
+    }
+}
+
+/// The loop as the executor of tasks that prefer it: an object of its own, so that their jobs are known.
+private final class TaskFace: TaskExecutor {
+    /// Unsafe for the compiler, safe in truth: written once, before the loop's `init` returns. Loops are never let go, so
+    /// the cycle does no harm.
+    nonisolated(unsafe) var loop: SocketEventLoop?
+
+    func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        guard let loop = unsafe loop else { preconditionFailure("the event loop is gone") }
+        loop.enqueue(job, prefersLoop: true)
     }
 }
 

@@ -48,7 +48,7 @@ public actor Client {
     /// A task that runs on it (`withTaskExecutorPreference(client.executor)`) registers its requests directly. It pays
     /// with few requests in flight; with many, callers on the ordinary executor use the other processors. Code that
     /// runs there must not block: it would hold up every connection of the loop.
-    public nonisolated var executor: any TaskExecutor { loop }
+    public nonisolated var executor: any TaskExecutor { loop.taskExecutor }
 
     // MARK: Making one
 

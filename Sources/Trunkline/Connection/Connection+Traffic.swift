@@ -130,9 +130,13 @@ extension Connection {
         want()
         return await withTaskCancellationHandler {
             await suspend { continuation in
+                // Looked at again: on the way here the task may have been suspended, and all of it may have changed.
                 guard !Task.isCancelled else { return continuation.resume(returning: nil) }
+                guard machine.state != .closed, !isDraining else {
+                    return continuation.resume(returning: inbox.popFirst())
+                }
                 readers[id] = continuation
-                updateReading()
+                serveReaders()
             }
         } onCancel: {
             loop.schedule(Completion { [weak self] in self?.assumeIsolated { $0.stopReader(id) } })
@@ -164,7 +168,12 @@ extension Connection {
         lastTicket += 1
         let ticket = lastTicket
         let error = await withTaskCancellationHandler {
-            await suspend { continuation in
+            await suspend { (continuation: Writer) in
+                // Looked at again: on the way here the task may have been suspended, and the connection closed.
+                guard machine.state != .closed, !isDraining else {
+                    let error = ClientError(.closed, .notSent, "the connection is closed")
+                    return continuation.resume(returning: error)
+                }
                 writers[ticket] = (outbound.nextPosition, continuation)
                 enqueue([OutboundQueue.Item(frame, ticket: ticket, reportsWritten: true)])
                 if Task.isCancelled { cancelWrite(ticket) }

@@ -177,7 +177,10 @@ public actor Connection {
 
     func waitUntilClosed() async {
         guard machine.state != .closed else { return }
-        await suspend { closeWaiters.append($0) }
+        await suspend { waiter in
+            // Looked at again: on the way here the task may have been suspended.
+            if machine.state == .closed { waiter.resume() } else { closeWaiters.append(waiter) }
+        }
     }
 
     /// Begins to close: the link ends when everything is written.

@@ -60,7 +60,8 @@ extension LoopbackServer {
             await suspend { (suspension: Suspension<WaitError.Reason?>) in
                 waiters[ticket] = FactWaiter(condition: condition, deadline: deadline, suspension: suspension)
                 if Task.isCancelled { stopWaiting(ticket, .cancelled) }
-                armTimer()
+                // Asked again: on the way here the task may have been suspended, and the fact may have come.
+                settle()
             }
         } onCancel: {
             loop.schedule(Completion { [weak self] in self?.assumeIsolated { $0.stopWaiting(ticket, .cancelled) } })

@@ -9,9 +9,9 @@ struct SendBufferTests {
         var expected: [UInt8] = []
         for index in 0..<5000 {
             let byte = UInt8(truncatingIfNeeded: index)
-            let large = Bytes([UInt8](repeating: byte, count: 4096))
+            let large = [UInt8](repeating: byte, count: 4096)
             buffer.append(byte)
-            buffer.append(large)
+            buffer.append(Bytes(large))
             expected.append(byte)
             expected += large
         }
@@ -40,7 +40,9 @@ private func writtenBytes(of buffer: inout SendBuffer, in sizes: [Int]) -> [UInt
     var written: [UInt8] = []
     var step = 0
     while !buffer.isEmpty {
-        let offered = unsafe buffer.withUnwritten { pieces in unsafe pieces.flatMap { unsafe Array($0) } }
+        let offered: [UInt8] = unsafe buffer.withUnwritten { pieces in
+            unsafe pieces.reduce(into: []) { unsafe $0 += $1 }
+        }
         let taken = offered.prefix(sizes[step % sizes.count])
         guard !taken.isEmpty else { return written }
         written += taken

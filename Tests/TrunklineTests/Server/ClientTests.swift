@@ -204,8 +204,11 @@ struct ClientTests {
                 try await withClient(to: endpoints, speaking: .standard, options: quickOptions()) { client in
                     let first = try await client.send(Request(type: 0x410))
                     #expect(first.body == "one")
+                    let states = client.states
                     await one.stop()
-                    for await state in client.states where !state.isReady { break }
+                    for await state in states {
+                        if case .ready(two.endpoint, _) = state { break }
+                    }
                     let second = try await client.send(Request(type: 0x410))
                     #expect(second.body == "two")
                 }
@@ -260,6 +263,21 @@ struct ClientTests {
             for (index, handle) in handles.prefix(5).enumerated() {
                 let reply = try await handle.value
                 #expect(reply.body == Bytes(utf8: "\(index)"))
+            }
+        }
+    }
+
+    /// A reader or writer that found the connection open was suspended on its way into the queue, by a hop from the
+    /// actor to itself; the connection closed meanwhile, and nobody ever resumed it.
+    @Test func whoRacesWithTheCloseOfAConnectionEnds() async throws {
+        try await withLoopbackServer(speaking: .standard) { server in
+            for round in 0..<300 {
+                let connection = Connection(to: server.endpoint, speaking: .standard, options: quickOptions())
+                async let frame = frames(of: connection, 1)
+                async let write: Void? = try? connection.write(Frame(.request, type: 0x410, serial: 1))
+                async let close: Void = connection.close()
+                if round % 2 == 0 { await connection.closeNow() }
+                _ = await (frame, write, close)
             }
         }
     }

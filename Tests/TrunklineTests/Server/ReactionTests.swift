@@ -87,11 +87,19 @@ struct ReactionTests {
     // MARK: Order and time
 
     @Test func aDelayedReplyComesAfterOthers() async throws {
-        let handler: LoopbackServer.Handler = { $0.body == "slow" ? .after(.milliseconds(300), .echo) : .echo }
-        try await withServerAndConnection(handler: handler) { _, connection in
-            try await connection.write(Frame(.request, type: 0x410, serial: 1, body: "slow"))
-            try await connection.write(Frame(.request, type: 0x410, serial: 2, body: "quick"))
-            #expect(await serials(of: connection, 2) == [2, 1])
+        let handler: LoopbackServer.Handler = { $0.serial == 1 ? .after(.milliseconds(20), .echo) : .echo }
+        try await withLoopbackServer(speaking: .standard, handler: handler) { server in
+            let connection = Connection(to: server.endpoint, speaking: RawCodec())
+            let header: (UInt8) -> [UInt8] = { serial in [0, 0, 4, 0x10, 0, 0, 0, serial, 0, 0, 0, 0] }
+            // In one write, so that no delay of ours comes between them.
+            try await connection.write(Frame(.request, body: Bytes(header(1) + header(2))))
+            var received: [UInt8] = []
+            for await frame in connection.frames {
+                received += frame.body
+                if received.count >= 24 { break }
+            }
+            #expect(received == header(2) + header(1))
+            await connection.closeNow()
         }
     }
 

@@ -65,6 +65,7 @@ struct ServerLoadTests {
             for serial in 1...20 {
                 try? await connection.write(Frame(.request, type: 0x410, serial: SerialNumber(serial)))
             }
+            // It may have connected again for the other requests.
             try await server.wait { $0.overflowCount >= 1 }
             await connection.closeNow()
         }

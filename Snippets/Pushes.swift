@@ -1,0 +1,49 @@
+// Pushes: every consumer has a bounded buffer of its own, and what did not fit is an element, not a silence.
+
+import Trunkline
+import TrunklineTesting
+
+// Asked for anything, the server pushes the numbers 1 to 10 and then replies.
+let numbers = Reaction.sequence((1...10).map { .push(Frame(.push, type: 0x2, body: Bytes(utf8: "\($0)"))) })
+let server = try await LoopbackServer.start(speaking: .standard) { _ in .sequence([numbers, .echo]) }
+let client = Client(to: server.endpoint, speaking: .standard)
+
+// Streams listen from when they are made. A slow consumer affects its own stream only.
+let everything = client.pushes()
+let latest = client.pushes(ofType: 0x2, buffering: PushBuffering(maximumCount: 3, overflow: .dropOldest))
+let earliest = client.pushes(ofType: 0x2, buffering: PushBuffering(maximumCount: 3, overflow: .dropNewest))
+let strict = client.pushes(ofType: 0x2, buffering: PushBuffering(maximumCount: 3, overflow: .fail))
+let others = client.pushes(ofTypes: 0x3...0x400)
+
+/// The elements of `stream` in words.
+func words(_ stream: PushStream) async -> String {
+    var words: [String] = []
+    for await push in stream {
+        switch push {
+        case .message(let frame): words.append(String(frame.body))
+        case .dropped(let count): words.append("(\(count) dropped)")
+        case .reconnected: words.append("(reconnected)")
+        case .failed(let error): words.append("(failed: \(error.code))")
+        }
+    }
+    return words.joined(separator: " ")
+}
+
+// The reply follows the pushes, so that when it is here they are in the buffers.
+_ = try await client.send(Request(type: 0x402))
+
+// A link that is replaced leaves its mark: what was pushed meanwhile nobody knows.
+await server.disconnectAll()
+try await server.waitForConnections(1)
+_ = try await client.send(Request(type: 0x402))
+
+// Closing the client ends the streams; what is buffered can still be read.
+await client.close()
+print("everything:        \(await words(everything))")
+print("the latest three:  \(await words(latest))")
+print("the earliest three: \(await words(earliest))")
+print("or fail:           \(await words(strict))")
+print("other types:       \(await words(others))")
+
+await server.stop()
+print("Pushes: done")
