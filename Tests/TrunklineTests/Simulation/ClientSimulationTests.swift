@@ -644,7 +644,9 @@ struct ClientSimulationTests {
     // MARK: Reading
 
     @Test func aConnectionWhoseFramesNobodyTakesLetsTCPPushBack() throws {
-        try simulate(handler: { _ in .sequence((0..<1000).map { .push(Frame(.push, type: 2, body: filled(10_000, with: UInt8($0 % 251)))) }) }) {
+        try simulate(handler: { _ in
+            .sequence((0..<1000).map { .push(Frame(.push, type: 2, body: filled(10_000, with: UInt8($0 % 251)))) })
+        }) {
             service,
             _ in
             let connection = Connection(to: "db:7000", speaking: .standard, on: service.network.loops)
@@ -665,7 +667,8 @@ struct ClientSimulationTests {
     @Test func aSubscriberMaySuspendReading() throws {
         let handler: LoopbackServer.Handler = { request in
             request.body == "flood"
-                ? .sequence((0..<500).map { .push(Frame(.push, type: 2, body: filled(1000, with: UInt8($0 % 251)))) }) : .echo
+                ? .sequence((0..<500).map { .push(Frame(.push, type: 2, body: filled(1000, with: UInt8($0 % 251)))) })
+                : .echo
         }
         try simulate(options: ClientOptions { $0.requests.timeout = nil }, handler: handler) { service, client in
             let pushes = client.pushes(buffering: PushBuffering(maximumCount: 10, overflow: .suspendReading))
@@ -688,7 +691,9 @@ struct ClientSimulationTests {
                 ? .sequence((0..<500).map { _ in .push(Frame(.push, type: 2, body: filled(1000))) }) : .echo
         }
         try simulate(options: ClientOptions { $0.requests.timeout = nil }, handler: handler) { service, client in
-            var pushes: PushStream? = client.pushes(buffering: PushBuffering(maximumCount: 10, overflow: .suspendReading))
+            var pushes: PushStream? = client.pushes(
+                buffering: PushBuffering(maximumCount: 10, overflow: .suspendReading)
+            )
             try await client.post(ask("flood"))
             let reply = client.start(ask("waits too"))
             try await service.pass(.seconds(60))
