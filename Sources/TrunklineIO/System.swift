@@ -34,7 +34,7 @@ func currentThread() -> UInt {
 }
 
 /// Starts a detached thread that runs `body`.
-func startThread(named name: String, _ body: @escaping @Sendable () -> Void) {
+package func startThread(named name: String, _ body: @escaping @Sendable () -> Void) {
     final class Start {
         let name: String
         let body: @Sendable () -> Void

@@ -7,11 +7,13 @@ public import TrunklineIO
 /// Hand `loops` to clients and servers, then `run` a body in which everything happens:
 ///
 ///     let network = SimulatedNetwork(seed: 7)
-///     try network.run {
-///         …                                       // start a server at network.host("db"), use a client
+///     try await network.run {
+///         let server = try await network.startServer(at: "db:7000", speaking: .standard)
+///         let client = Client(to: "db:7000", speaking: .standard, on: network.loops)
 ///         network.partition("db")
 ///         try await network.clock.sleep(for: .seconds(60))
 ///         network.heal()
+///         …
 ///     }
 ///
 /// The body and all it starts must stay on the simulation: tasks of a task group and `async let` do, actors that have
@@ -37,7 +39,7 @@ public final class SimulatedNetwork: Sendable {
     /// The network's time.
     public var clock: SimulatedClock { SimulatedClock(loop: loop) }
 
-    /// Runs `body` on the calling thread until it returns and everything it set going has settled.
+    /// Runs `body` on the calling thread, which it blocks, until it returns and everything it set going has settled.
     ///
     /// A network can run several bodies, one after the other; time goes on where it stopped. When the simulation
     /// cannot go on, the body's task is cancelled and left behind.
@@ -50,6 +52,18 @@ public final class SimulatedNetwork: Sendable {
         _ body: @escaping @Sendable () async throws -> Value
     ) throws -> Value {
         try loop.run(limits, body)
+    }
+
+    /// As `run` from code that may block, on a thread of its own: the caller's executor is free meanwhile.
+    public func run<Value: Sendable>(
+        limits: SimulationLimits = SimulationLimits(),
+        _ body: @escaping @Sendable () async throws -> Value
+    ) async throws -> Value {
+        try await withCheckedThrowingContinuation { continuation in
+            startThread(named: "simulation") {
+                continuation.resume(with: Result { try self.loop.run(limits, body) })
+            }
+        }
     }
 
     // MARK: What happened

@@ -106,12 +106,10 @@ func simulate(
 ) throws {
     let network = SimulatedNetwork(seed: seed, conditions: conditions)
     try network.run {
-        let server = try await LoopbackServer.start(
-            at: network.address("db"),
-            knownAs: "db:7000",
+        let server = try await network.startServer(
+            at: "db:7000",
             speaking: layout,
             options: serverOptions,
-            on: network.loops,
             handler: handler
         )
         let client = Client(to: "db:7000", speaking: layout, options: options, on: network.loops)

@@ -1,0 +1,35 @@
+// An outage of a minute, in no time: a client and its server in a simulated network.
+
+import Trunkline
+import TrunklineTesting
+
+let network = SimulatedNetwork(seed: 7)
+
+try await network.run {
+    let server = try await network.startServer(at: "db:7000", speaking: .standard)
+    let client = Client(to: "db:7000", speaking: .standard, on: network.loops)
+    let reply = try await client.send(Request(type: 0x410, body: "before"))
+    print("before: \(String(reply.body))")
+
+    // The link is reset and nobody answers for a minute. Nothing here takes real time.
+    network.refuseConnections(to: "db")
+    network.reset("db")
+    let start = network.clock.now
+    do {
+        _ = try await client.send(Request(type: 0x410, body: "during"))
+    } catch let error as ClientError {
+        print("after \(start.duration(to: network.clock.now)): \(error.code), fate \(error.fate)")
+    }
+    try await network.clock.sleep(for: .seconds(52))
+    network.acceptConnections(to: "db")
+
+    // A request waits for the next attempt to connect, however long its deadline allows.
+    let patient = try await client.send(Request(type: 0x410, body: "after"), timeout: .seconds(60))
+    print("after: \(String(patient.body))")
+
+    await client.close()
+    await server.stop()
+}
+print("attempts to connect: \(network.linksMade > 2 ? "several" : "few"); links left: \(network.openLinks)")
+print("the same in every run with this seed: \(network.fingerprint != 0)")
+print("Simulation: done")
