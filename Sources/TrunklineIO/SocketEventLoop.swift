@@ -220,13 +220,10 @@ package final class SocketEventLoop: EventLoop {
     }
 
     /// Tells the runtime what the job runs on, and no more than is true of its task: where they differ, every call of an
-    /// actor to itself suspends and goes through the queue again.
+    /// actor to itself, and the first step of a task that is on no actor, would go through the queue once more.
     private func run(_ job: Job) {
         if job.prefersLoop {
-            unsafe job.job.runSynchronously(
-                isolatedTo: asUnownedSerialExecutor(),
-                taskExecutor: taskFace.asUnownedTaskExecutor()
-            )
+            unsafe job.job.runSynchronously(on: taskFace.asUnownedTaskExecutor())
         } else {
             unsafe job.job.runSynchronously(on: asUnownedSerialExecutor())
         }
