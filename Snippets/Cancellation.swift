@@ -31,7 +31,9 @@ try await server.waitForRequest { $0.body == "slow" }
 slow.cancel()
 print("2. at the server: \(await outcome(of: slow))")
 let cancel = try await server.waitForCancel()
-print("   cancel frame of type 0x\(String(cancel.type, radix: 16)) for the same serial: \(cancel.serial == slow.serial)")
+print(
+    "   cancel frame of type 0x\(String(cancel.type, radix: 16)) for the same serial: \(cancel.serial == slow.serial)"
+)
 print("   replies that the server dropped: \(await server.journal.droppedReplyCount)")
 
 // 3. Cancelled when it was answered: nothing happens.
