@@ -38,8 +38,8 @@ try await withClient(to: server.endpoint, speaking: acme) { client in
     await server.script(.garbage([0xCA, 0xFF, 0, 7]))
     do {
         _ = try await client.send(Request(type: 7))
-    } catch {
-        print("garbage: \(error)")
+    } catch let error as ClientError {
+        print("garbage: \(error.code), fate \(error.fate); \(error.cause.map { "\($0)" } ?? "")")
     }
     let again = try await client.send(Request(type: 7, body: "a new link"))
     print("again:   \(String(again.body))")

@@ -41,7 +41,8 @@ package final class Lingering: TransportHandler, TimerTarget, @unchecked Sendabl
     package func timerFired() { finish() }
 
     private func readToEnd() {
-        while itself != nil {
+        // Bounded, so that a peer that sends without end does not keep the loop from its timers, this one's among them.
+        for _ in 0..<64 where itself != nil {
             let outcome = unsafe withUnsafeTemporaryAllocation(byteCount: 16384, alignment: 8) {
                 unsafe transport.read(into: $0)
             }

@@ -55,7 +55,9 @@ struct ClientTests {
         try await withServerAndClient { server, client in
             let body = Bytes([UInt8](repeating: 0, count: 16 * 1024 * 1024))
             async let other = client.send(Request(type: 0x410, body: "fine"))
-            let error = await failure { () throws(ClientError) in try await client.send(Request(type: 0x410, body: body)) }
+            let error = await failure { () throws(ClientError) in
+                try await client.send(Request(type: 0x410, body: body))
+            }
             #expect(error?.code == .invalidRequest)
             #expect(error?.fate == .notSent)
             #expect((error?.cause as? FrameError)?.code == .illegalLength)
@@ -83,7 +85,8 @@ struct ClientTests {
         try await withServerAndClient(handler: { $0.body == "slow" ? .noReply : .echo }) { server, client in
             let error = await withTaskGroup(of: ClientError?.self) { group in
                 group.addTask {
-                    await failure { () throws(ClientError) in try await client.send(Request(type: 0x410, body: "slow")) }
+                    await failure { () throws(ClientError) in try await client.send(Request(type: 0x410, body: "slow"))
+                    }
                 }
                 try? await server.waitForRequests(1)
                 group.cancelAll()
@@ -149,7 +152,8 @@ struct ClientTests {
     }
 
     @Test func closingWaitsForWhatIsOut() async throws {
-        try await withLoopbackServer(speaking: .standard, handler: { _ in .after(.milliseconds(30), .echo) }) { server in
+        try await withLoopbackServer(speaking: .standard, handler: { _ in .after(.milliseconds(30), .echo) }) {
+            server in
             let client = Client(to: server.endpoint, speaking: .standard)
             let pending = client.start(Request(type: 0x410, body: "last"))
             try await server.waitForRequests(1)
@@ -249,7 +253,9 @@ struct ClientTests {
             options.requests.maximumInFlight = 2
             options.requests.maximumWaiting = 3
         }
-        try await withServerAndClient(clientOptions: options, handler: { _ in .outOfOrder(window: 100) }) { server, client in
+        try await withServerAndClient(clientOptions: options, handler: { _ in .outOfOrder(window: 100) }) {
+            server,
+            client in
             let handles = (0..<6).map { client.start(Request(type: 0x410, body: Bytes(utf8: "\($0)"))) }
             let error = await failure { () throws(ClientError) in try await handles[5].value }
             #expect(error?.code == .overloaded)

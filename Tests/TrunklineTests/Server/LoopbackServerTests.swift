@@ -185,7 +185,8 @@ struct LoopbackServerTests {
 
     @Test func waitingForAFactEndsWhenTheServerStops() async throws {
         let server = try await LoopbackServer.start(speaking: .standard)
-        async let reason = reasonOfFailure { () throws(LoopbackServer.WaitError) in try await server.waitForRequests(1) }
+        async let reason = reasonOfFailure { () throws(LoopbackServer.WaitError) in try await server.waitForRequests(1)
+        }
         await server.stop()
         #expect(await reason == .stopped)
         await server.stop()

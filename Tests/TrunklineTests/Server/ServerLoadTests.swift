@@ -11,7 +11,11 @@ struct ServerLoadTests {
             let before = openDescriptors()
             for round in 0..<2000 {
                 let client = Client(to: server.endpoint, speaking: .standard, options: quickOptions())
-                if round % 2 == 0 { _ = try await client.send(Request(type: 0x410)) } else { try await client.connect() }
+                if round % 2 == 0 {
+                    _ = try await client.send(Request(type: 0x410))
+                } else {
+                    try await client.connect()
+                }
                 if round % 3 == 0 { await client.close() } else { await client.closeNow() }
             }
             try await server.waitForConnections(0)
