@@ -106,7 +106,6 @@ extension Connection {
         self.link = nil
         lastCause = cause
         outbound.linkLost()
-        inbox.removeAll()
         owner?.connection(did: .lost(cause))
         let error = ClientError(
             .connectionLost,
