@@ -309,17 +309,3 @@ private final class TaskFace: TaskExecutor {
         loop.enqueue(job, prefersLoop: true)
     }
 }
-
-/// A socket that the loop watches. Confined to the loop.
-protocol WatchedSocket: AnyObject {
-    func isReady(_ readiness: Readiness)
-}
-
-/// A closure as work.
-package final class Completion: LoopWork {
-    private let body: @Sendable () -> Void
-
-    package init(_ body: @escaping @Sendable () -> Void) { self.body = body }
-
-    package func runOnLoop() { body() }
-}

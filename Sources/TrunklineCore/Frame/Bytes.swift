@@ -79,7 +79,22 @@ extension Bytes: RandomAccessCollection {
 extension Bytes: Hashable {
     /// Whether both hold the same bytes.
     public static func == (a: Bytes, b: Bytes) -> Bool {
-        a.count == b.count && a.elementsEqual(b)
+        guard a.count == b.count else { return false }
+        return unsafe a.withUnsafeBytes { a in
+            unsafe b.withUnsafeBytes { b in
+                // Eight bytes at a time, then the rest.
+                let words = a.count / 8
+                for word in 0..<words {
+                    let (x, y) = unsafe (
+                        a.loadUnaligned(fromByteOffset: word &* 8, as: UInt64.self),
+                        b.loadUnaligned(fromByteOffset: word &* 8, as: UInt64.self)
+                    )
+                    if x != y { return false }
+                }
+                for index in words &* 8..<a.count where unsafe a[index] != b[index] { return false }
+                return true
+            }
+        }
     }
 
     /// Feeds the bytes to `hasher`.

@@ -1,0 +1,8 @@
+/// A closure as work.
+package final class Completion: LoopWork {
+    private let body: @Sendable () -> Void
+
+    package init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+
+    package func runOnLoop() { body() }
+}

@@ -1,0 +1,74 @@
+import TrunklineCore
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
+/// A listening socket. The only owner of its descriptor.
+final class SocketListener: Listener, WatchedSocket {
+    let id: UInt64
+    let address: SocketAddress
+    private let loop: SocketEventLoop
+    private weak var handler: (any ListenerHandler)?
+    private var descriptor: Int32
+
+    init(
+        id: UInt64,
+        loop: SocketEventLoop,
+        address: SocketAddress,
+        handler: any ListenerHandler
+    ) throws(TransportError) {
+        let doing = "listening on \(address)"
+        let descriptor = openSocket(for: address)
+        guard descriptor >= 0 else { throw transportError(errno, doing) }
+        setOption(descriptor, SOL_SOCKET, SO_REUSEADDR, 1)
+        let code = unsafe withSockaddr(address) { pointer, length in
+            unsafe bind(descriptor, pointer, length) == 0 && listen(descriptor, 1024) == 0 ? 0 : errno
+        }
+        guard code == 0 else {
+            closeDescriptor(descriptor)
+            guard let code else { throw TransportError(.invalidAddress, "\(doing): the path is too long") }
+            throw transportError(code, doing)
+        }
+        self.id = id
+        self.loop = loop
+        self.handler = handler
+        self.descriptor = descriptor
+        self.address = localAddress(descriptor) ?? address
+        loop.watch(descriptor, id: id, reading: true, writing: false)
+    }
+
+    deinit { close() }
+
+    func close() {
+        guard descriptor >= 0 else { return }
+        // The file that `bind` made: nobody else could listen at its path.
+        if case .unix(let path) = address { _ = unsafe unlink(path) }
+        loop.release(descriptor, id: id)
+        descriptor = -1
+    }
+
+    func isReady(_ readiness: Readiness) {
+        while descriptor >= 0, let handler {
+            let accepted = acceptSocket(descriptor)
+            guard accepted >= 0 else { return }  // nothing waiting, or it went away again: both are no news
+            apply(SocketOptions(), to: accepted, for: address)
+            let transport = SocketTransport(id: loop.newID(), loop: loop, accepted: accepted)
+            loop.register(transport, id: transport.id)
+            // Handed over for good: nothing here keeps it but a weak reference that is used on the loop only.
+            let registered = Handover(transport)
+            let handler = handler.accepted(unsafe registered.transport)
+            unsafe registered.transport.handler = handler
+        }
+    }
+}
+
+/// Carries a transport into `accepted`, whose handler lives on the same loop.
+private struct Handover {
+    nonisolated(unsafe) let transport: SocketTransport
+    init(_ transport: SocketTransport) { unsafe self.transport = transport }
+}

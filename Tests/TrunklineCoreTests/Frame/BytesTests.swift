@@ -1,0 +1,26 @@
+import Testing
+import TrunklineCore
+
+@Suite struct BytesTests {
+    @Test func equalBytesAreEqualAtEveryLengthAndOffset() {
+        for length in 0..<40 {
+            let array = (0..<length).map { UInt8($0) }
+            #expect(Bytes(array) == Bytes(array))
+            for index in 0..<length {
+                var other = array
+                other[index] ^= 0x80
+                #expect(Bytes(array) != Bytes(other))
+            }
+            #expect(Bytes(array) != Bytes(array + [0]))
+        }
+    }
+
+    @Test func literalsTextAndArraysAreTheSameBytes() {
+        #expect(("hé" as Bytes) == [0x68, 0xc3, 0xa9])
+        #expect(Bytes(utf8: "hé") == Bytes([0x68, 0xc3, 0xa9]))
+        #expect(String("hé" as Bytes) == "hé")
+        #expect(Array(Bytes([1, 2, 3]).dropFirst()) == [2, 3])
+        #expect(Set([Bytes([1, 2]), [1, 2]]).count == 1)
+        #expect("\(Bytes([0, 255]))" == "2 bytes: 00 ff")
+    }
+}
