@@ -122,7 +122,9 @@ extension Connection {
 
 extension Connection: @preconcurrency TransportHandler {
     package func transport(_ id: UInt64, did event: TransportEvent) {
-        guard let link, link.transport.id == id else { return }  // of a link that is gone
+        // Else it is of a link that is gone. No copy of the link: one that lives while reading makes the codec and
+        // the bytes received be copied.
+        guard link?.transport.id == id else { return }
         switch event {
         case .connected: established()
         case .connectFailed(let error):
