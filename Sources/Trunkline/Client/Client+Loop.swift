@@ -25,10 +25,10 @@ extension Client: @preconcurrency MailboxOwner {
     /// Hands the batch to the connection. Must come before anything that asks whether a frame has started.
     func flushOutgoing() {
         // Taken out first: the connection may tell of its failure before `enqueue` returns.
-        let items = exchange.takeOutgoing()
-        guard !items.isEmpty else { return }
+        guard exchange.hasOutgoing else { return }
+        var items = exchange.takeOutgoing()
         ownedConnection.enqueue(items)
-        exchange.recycle(items)
+        exchange.recycle(&items)
     }
 
     private func take(_ submission: Submission) {

@@ -40,17 +40,19 @@ struct Exchange: Sendable {
         if level.byteCount < lowWatermark { isAboveWatermark = false }
     }
 
+    /// Whether there is something to be written.
+    var hasOutgoing: Bool { !outgoing.isEmpty }
+
     /// Takes what is to be written.
     mutating func takeOutgoing() -> [OutboundQueue.Item] {
         outbound.nextPosition += UInt64(outgoing.count)
         return exchange(&outgoing, with: [])
     }
 
-    /// Gives the emptied storage of what was taken back, to be used again.
-    mutating func recycle(_ items: consuming [OutboundQueue.Item]) {
-        guard outgoing.isEmpty else { return }
-        items.removeAll(keepingCapacity: true)
-        outgoing = items
+    /// Empties what was taken and keeps its memory for the next batch.
+    mutating func recycle(_ items: inout [OutboundQueue.Item]) {
+        items.removeAll(keepingCapacity: items.count <= 8192)
+        if outgoing.isEmpty { swap(&outgoing, &items) }
     }
 
     // MARK: In

@@ -1,3 +1,4 @@
+import Synchronization
 import TrunklineCore
 import TrunklineIO
 
@@ -30,15 +31,8 @@ protocol MailboxOwner: AnyObject, Sendable {
 /// The one way into a client: what any thread posts, its loop takes, all at once and in order.
 ///
 /// A cancellation travels behind its own request here and can never overtake it. Requests of callers on the loop itself
-/// go without a lock and are taken before everything else; all other things, cancellations of those requests included,
-/// go through the lock.
+/// go without a lock while there is nothing in the box, and are taken before what comes into it later.
 final class Mailbox: LoopWork {
-    private struct Box {
-        var items: [Submission] = []
-        /// Whether the loop was told that there is something.
-        var isScheduled = false
-    }
-
     private struct LoopSide {
         /// What was posted on the loop.
         var items: [Submission] = []
@@ -47,7 +41,9 @@ final class Mailbox: LoopWork {
         var spare: [Submission] = []
     }
 
-    private let box = Lock(Box())
+    private let box = Lock<[Submission]>([])
+    /// Whether there is something in the box, which the loop then knows. Changed with the box locked.
+    private let isFilled = Atomic<Bool>(false)
     private let loop: any EventLoop
     /// Unsafe for the compiler, safe in truth: touched on the loop only.
     nonisolated(unsafe) private var onLoop = LoopSide()
@@ -58,17 +54,16 @@ final class Mailbox: LoopWork {
 
     /// Posts anything but a request.
     func post(_ submission: Submission) {
-        let isFirst = box.withLock { box in
-            box.items.append(submission)
-            defer { box.isScheduled = true }
-            return !box.isScheduled
+        let isFirst = box.withLock { items in
+            items.append(submission)
+            return !isFilled.exchange(true, ordering: .acquiringAndReleasing)
         }
         if isFirst { loop.schedule(self) }
     }
 
     /// Posts a request.
     func postRequest(_ submission: Submission) {
-        guard loop.isCurrent else { return post(submission) }
+        guard loop.isCurrent, !isFilled.load(ordering: .acquiring) else { return post(submission) }
         unsafe onLoop.items.append(submission)
         if unsafe !onLoop.isScheduled { loop.scheduleAtEndOfTurn(self) }
         unsafe onLoop.isScheduled = true
@@ -79,9 +74,9 @@ final class Mailbox: LoopWork {
         unsafe swap(&batch, &onLoop.items)
         unsafe onLoop.isScheduled = false
         take(&batch)
-        box.withLock { box in
-            swap(&batch, &box.items)
-            box.isScheduled = false
+        box.withLock { items in
+            swap(&batch, &items)
+            isFilled.store(false, ordering: .releasing)
         }
         take(&batch)
         unsafe onLoop.spare = batch

@@ -18,10 +18,11 @@ public struct ReceiveBuffer: Sendable {
     @usableFromInline var awaited = 0
     /// Whether a frame shares `storage`, so that writing to it would copy it.
     @usableFromInline var isShared = false
-    /// How many bytes the next read should offer: grows while reads fill it, so that a quiet link stays small.
+    /// How many bytes the next read should offer: grows while reads fill it and shrinks while they hardly do, so that a
+    /// quiet link stays small.
     private var readSize = ReceiveBuffer.smallestRead
 
-    private static let smallestRead = 16 * 1024
+    private static let smallestRead = 8 * 1024
     private static let largestRead = 256 * 1024
 
     /// An empty buffer.
@@ -176,7 +177,11 @@ extension ReceiveBuffer {
         }
         precondition(result.count >= 0 && result.count <= offered, "read more than was offered")
         upper += result.count
-        if result.count == offered { readSize = min(readSize * 2, Self.largestRead) }
+        if result.count == offered {
+            readSize = min(readSize * 2, Self.largestRead)
+        } else if result.count < readSize / 8 {
+            readSize = max(readSize / 2, Self.smallestRead)
+        }
         return result
     }
 
@@ -198,7 +203,7 @@ extension ReceiveBuffer {
         // Fresh storage that does not hold the awaited frame either must at least double, or a frame that trickles in
         // would be copied whole with every few bytes.
         let suits = awaited <= storage.count - lower || left.count + wanted < 2 * storage.count
-        let hasRoom = storage.count - upper >= min(wanted, Self.smallestRead) && suits
+        let hasRoom = storage.count - upper >= wanted / 4 && suits
         if hasRoom && !isShared { return }
         let fresh = unsafe [UInt8](unsafeUninitializedCapacity: left.count + wanted) { memory, initialized in
             unsafe storage.withUnsafeBufferPointer { old in
@@ -213,9 +218,10 @@ extension ReceiveBuffer {
         upper = left.count
     }
 
-    /// Gives memory back when nothing is left to decode; to be called at the end of a batch.
+    /// Gives memory back when nothing is left to decode, all but the little that a quiet link needs for its next frame;
+    /// to be called at the end of a batch.
     package mutating func trim() {
-        guard isEmpty else { return }
+        guard isEmpty, isShared || storage.count > Self.smallestRead else { return }
         self = ReceiveBuffer(readSize: readSize)
     }
 
