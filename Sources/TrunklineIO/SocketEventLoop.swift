@@ -43,8 +43,6 @@ package final class SocketEventLoop: EventLoop {
         mutating func beginJobs() { swap(&jobs, &runningJobs) }
         mutating func beginEndOfTurn() { swap(&atEndOfTurn, &running) }
 
-        /// Something was ready since the loop last slept.
-        var wasActive = false
     }
 
     private struct Watched {
@@ -258,12 +256,6 @@ package final class SocketEventLoop: EventLoop {
         } else if let next = unsafe state.timers.next {
             timeout = max(0, next.nanoseconds - now.nanoseconds)
         }
-        if timeout != 0, unsafe state.wasActive {
-            // Callers whose responses have just come often have more to say: to hear it before falling asleep saves
-            // them waking this thread.
-            unsafe state.wasActive = false
-            yieldProcessor()
-        }
         if timeout != 0 {
             let hasNews = posted.withLock { posted in
                 if !(posted.jobs.isEmpty && posted.work.isEmpty) { return true }
@@ -278,7 +270,6 @@ package final class SocketEventLoop: EventLoop {
 
     private func runReady() {
         guard unsafe !state.ready.isEmpty else { return }
-        unsafe state.wasActive = true
         let ready = unsafe exchange(&state.ready, with: [])
         for readiness in ready {
             // A socket that an earlier one's handler closed is gone from the table.

@@ -10,7 +10,6 @@ extension Client: @preconcurrency ConnectionOwner {
             for frame in frames {
                 if frame.kind == .response { exchange.answer(frame) } else { receive(frame) }
             }
-            exchange.resumeAnswered()
         case .drained: break  // `finish` lets go out what waits
         case .wrote(let tickets):
             for ticket in tickets { exchange.written(ticket) }

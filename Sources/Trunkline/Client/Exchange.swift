@@ -17,8 +17,6 @@ struct Exchange: Sendable {
     /// The state of the outbound queue when this batch began, kept up with what was admitted since.
     private var outbound = OutboundQueue.Level()
     private var isAboveWatermark = false
-    /// Whom this batch of responses lets go on, and with what.
-    private var answered: [(Waiter, Outcome)] = []
     private(set) var counters = Client.Statistics()
 
     private let maximumInFlight: Int
@@ -146,23 +144,16 @@ struct Exchange: Sendable {
 
     // MARK: Out
 
-    /// Finds the one who waits for a response; `resumeAnswered` hands it over.
+    /// Hands a response to the one who waits for it.
     mutating func answer(_ frame: Frame) {
         switch table.answer(frame.serial, unstarted: outbound.unstarted) {
         case .resume(_, let waiter):
             inFlight -= 1
             counters.responses += 1
-            answered.append((waiter, frame.isRejection ? .failure(.rejection(frame)) : .success(frame)))
+            waiter.resume(frame.isRejection ? .failure(.rejection(frame)) : .success(frame))
         case .late: counters.lateResponses += 1
         case .unknown: counters.unknownResponses += 1
         }
-    }
-
-    /// Resumes the callers of a batch of responses in a row: their executor's threads, woken by the first, find the
-    /// others queued when they have run it, instead of going back to sleep between one and the next.
-    mutating func resumeAnswered() {
-        for (waiter, outcome) in answered { waiter.resume(outcome) }
-        answered.removeAll(keepingCapacity: answered.count <= 8192)
     }
 
     mutating func count(_ counter: WritableKeyPath<Client.Statistics, Int>) { counters[keyPath: counter] += 1 }
