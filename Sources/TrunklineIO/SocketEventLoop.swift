@@ -35,14 +35,24 @@ package final class SocketEventLoop: EventLoop {
         var sockets: [UInt64: Watched] = [:]
         var lastID: UInt64 = 0
         var ready: [Readiness] = []
-        /// What is being run, while more is added above: their memory goes back and forth instead of being allocated.
-        var running: [any LoopWork] = []
-        var runningJobs: [Job] = []
+        /// Empty arrays whose memory is used again.
+        var spareWork: [any LoopWork] = []
+        var spareJobs: [Job] = []
 
-        mutating func beginWork() { swap(&work, &running) }
-        mutating func beginJobs() { swap(&jobs, &runningJobs) }
-        mutating func beginEndOfTurn() { swap(&atEndOfTurn, &running) }
+        mutating func takeWork() -> [any LoopWork] {
+            defer { swap(&work, &spareWork) }
+            return exchange(&work, with: [])
+        }
 
+        mutating func takeEndOfTurn() -> [any LoopWork] {
+            defer { swap(&atEndOfTurn, &spareWork) }
+            return exchange(&atEndOfTurn, with: [])
+        }
+
+        mutating func takeJobs() -> [Job] {
+            defer { swap(&jobs, &spareJobs) }
+            return exchange(&jobs, with: [])
+        }
     }
 
     private struct Watched {
@@ -208,13 +218,21 @@ package final class SocketEventLoop: EventLoop {
         for _ in 0..<rounds {
             takePosted()
             if unsafe state.jobs.isEmpty && state.work.isEmpty { return }
-            unsafe state.beginWork()
-            for item in unsafe state.running { item.runOnLoop() }
-            unsafe state.running.removeAll(keepingCapacity: true)
-            unsafe state.beginJobs()
-            for job in unsafe state.runningJobs { run(job) }
-            unsafe state.runningJobs.removeAll(keepingCapacity: true)
+            var work = unsafe state.takeWork()
+            run(&work)
+            var jobs = unsafe state.takeJobs()
+            for job in jobs { run(job) }
+            jobs.removeAll(keepingCapacity: true)
+            unsafe state.spareJobs = jobs
         }
+    }
+
+    /// Runs work that was taken out of `state`, and lets go of it outside: the last reference to a server or a client may
+    /// die here, whose sockets then come back to this loop.
+    private func run(_ work: inout [any LoopWork]) {
+        for item in work { item.runOnLoop() }
+        work.removeAll(keepingCapacity: true)
+        unsafe state.spareWork = work
     }
 
     /// Tells the runtime what the job runs on, and no more than is true of its task: where they differ, every call of an
@@ -243,9 +261,8 @@ package final class SocketEventLoop: EventLoop {
     private func runEndOfTurn() {
         // Two rounds: what pinned callers said at the end of a turn is still written in this turn.
         for _ in 0..<2 where unsafe !state.atEndOfTurn.isEmpty {
-            unsafe state.beginEndOfTurn()
-            for item in unsafe state.running { item.runOnLoop() }
-            unsafe state.running.removeAll(keepingCapacity: true)
+            var work = unsafe state.takeEndOfTurn()
+            run(&work)
         }
     }
 

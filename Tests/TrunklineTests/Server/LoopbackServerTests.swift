@@ -216,3 +216,20 @@ private func reasonOfFailure(
         return error.reason
     }
 }
+
+@Suite(.timeLimit(.minutes(1)))
+struct LoopbackLettingGoTests {
+    /// The last reference to a server died while the loop emptied its list of work: the listener's `deinit` came back to
+    /// the loop, whose state was being changed, and the exclusivity check stopped the program.
+    @Test func serversAndClientsThatAreLetGoCloseTheirSockets() async throws {
+        func use() async throws -> String {
+            let server = try await LoopbackServer.start(speaking: .standard)
+            let client = Client(to: server.endpoint, speaking: .standard, options: quickOptions())
+            return String(try await client.send(Request(type: 0x410, body: "alive")).body)
+        }
+        for _ in 0..<300 {
+            let reply = try await use()
+            #expect(reply == "alive")
+        }
+    }
+}
