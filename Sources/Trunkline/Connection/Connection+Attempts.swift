@@ -107,7 +107,6 @@ extension Connection {
         self.link = nil
         lastCause = cause
         outbound.linkLost()
-        inbox.removeAll()
         owner?.connection(did: .lost(cause))
         let error = ClientError(
             .connectionLost,
