@@ -121,15 +121,17 @@ extension Connection {
     }
 
     private func nextFrame() async -> Frame? {
-        if let frame = inbox.popFirst() { return frame }
-        guard machine.state != .closed, !isDraining else { return nil }
         lastTicket += 1
         let id = lastTicket
-        want()
         return await withTaskCancellationHandler {
             await suspend { continuation in
-                guard !Task.isCancelled else { return continuation.resume(returning: nil) }
+                // Asked here and not before: each `await` above may let the loop do other things first.
+                if let frame = inbox.popFirst() { return continuation.resume(returning: frame) }
+                guard machine.state != .closed, !isDraining, !Task.isCancelled else {
+                    return continuation.resume(returning: nil)
+                }
                 readers[id] = continuation
+                want()
                 updateReading()
             }
         } onCancel: {
@@ -155,14 +157,21 @@ extension Connection {
     /// Cancelled before its first byte is written, it is not sent: `cancelled`, fate `notSent`; after that the frame
     /// goes out whole: `cancelled`, fate `unknown`. Lost with the link: `connectionLost`, fate `unknown`.
     public func write(_ frame: Frame) async throws(ClientError) {
-        guard machine.state != .closed, !isDraining else {
-            throw ClientError(.closed, .notSent, "the connection is closed")
-        }
-        guard !Task.isCancelled else { throw ClientError(.cancelled, .notSent, "cancelled before it was sent") }
         lastTicket += 1
         let ticket = lastTicket
         let error = await withTaskCancellationHandler {
-            await suspend { continuation in
+            await suspend { (continuation: Writer) in
+                // Asked here and not before: each `await` above may let the loop do other things first.
+                guard machine.state != .closed, !isDraining else {
+                    return continuation.resume(
+                        returning: ClientError(.closed, .notSent, "the connection is closed")
+                    )
+                }
+                guard !Task.isCancelled else {
+                    return continuation.resume(
+                        returning: ClientError(.cancelled, .notSent, "cancelled before it was sent")
+                    )
+                }
                 writers[ticket] = (outbound.nextPosition, continuation)
                 enqueue([OutboundQueue.Item(frame, ticket: ticket, reportsWritten: true)])
                 if Task.isCancelled { cancelWrite(ticket) }

@@ -168,8 +168,10 @@ public actor Connection {
     }
 
     func waitUntilClosed() async {
-        guard machine.state != .closed else { return }
-        await suspend { closeWaiters.append($0) }
+        await suspend { suspension in
+            // Asked here and not before: the `await` may let the loop do other things first.
+            if machine.state == .closed { suspension.resume() } else { closeWaiters.append(suspension) }
+        }
     }
 
     /// Begins to close: the link ends when everything is written.
