@@ -123,20 +123,18 @@ extension Connection {
     }
 
     private func nextFrame() async -> Frame? {
-        if let frame = inbox.popFirst() { return frame }
-        guard machine.state != .closed, !isDraining else { return nil }
         lastTicket += 1
         let id = lastTicket
-        want()
         return await withTaskCancellationHandler {
             await suspend { continuation in
-                // Looked at again: on the way here the task may have been suspended, and all of it may have changed.
-                guard !Task.isCancelled else { return continuation.resume(returning: nil) }
-                guard machine.state != .closed, !isDraining else {
-                    return continuation.resume(returning: inbox.popFirst())
+                // Asked here and not before: each `await` above may let the loop do other things first.
+                if let frame = inbox.popFirst() { return continuation.resume(returning: frame) }
+                guard machine.state != .closed, !isDraining, !Task.isCancelled else {
+                    return continuation.resume(returning: nil)
                 }
                 readers[id] = continuation
-                serveReaders()
+                want()
+                updateReading()
             }
         } onCancel: {
             loop.schedule(Completion { [weak self] in self?.assumeIsolated { $0.stopReader(id) } })
@@ -161,18 +159,20 @@ extension Connection {
     /// Cancelled before its first byte is written, it is not sent: `cancelled`, fate `notSent`; after that the frame
     /// goes out whole: `cancelled`, fate `unknown`. Lost with the link: `connectionLost`, fate `unknown`.
     public func write(_ frame: Frame) async throws(ClientError) {
-        guard machine.state != .closed, !isDraining else {
-            throw ClientError(.closed, .notSent, "the connection is closed")
-        }
-        guard !Task.isCancelled else { throw ClientError(.cancelled, .notSent, "cancelled before it was sent") }
         lastTicket += 1
         let ticket = lastTicket
         let error = await withTaskCancellationHandler {
             await suspend { (continuation: Writer) in
-                // Looked at again: on the way here the task may have been suspended, and the connection closed.
+                // Asked here and not before: each `await` above may let the loop do other things first.
                 guard machine.state != .closed, !isDraining else {
-                    let error = ClientError(.closed, .notSent, "the connection is closed")
-                    return continuation.resume(returning: error)
+                    return continuation.resume(
+                        returning: ClientError(.closed, .notSent, "the connection is closed")
+                    )
+                }
+                guard !Task.isCancelled else {
+                    return continuation.resume(
+                        returning: ClientError(.cancelled, .notSent, "cancelled before it was sent")
+                    )
                 }
                 writers[ticket] = (outbound.nextPosition, continuation)
                 enqueue([OutboundQueue.Item(frame, ticket: ticket, reportsWritten: true)])

@@ -176,10 +176,9 @@ public actor Connection {
     }
 
     func waitUntilClosed() async {
-        guard machine.state != .closed else { return }
-        await suspend { waiter in
-            // Looked at again: on the way here the task may have been suspended.
-            if machine.state == .closed { waiter.resume() } else { closeWaiters.append(waiter) }
+        await suspend { suspension in
+            // Asked here and not before: the `await` may let the loop do other things first.
+            if machine.state == .closed { suspension.resume() } else { closeWaiters.append(suspension) }
         }
     }
 

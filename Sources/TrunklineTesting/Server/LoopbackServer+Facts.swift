@@ -51,13 +51,14 @@ extension LoopbackServer {
         within limit: Duration = .seconds(10),
         until condition: @escaping @Sendable (Journal) -> Bool
     ) async throws(WaitError) -> Journal {
-        if condition(record) { return record }
-        guard !isStopped else { throw WaitError(reason: .stopped, journal: record) }
         lastTicket += 1
         let ticket = lastTicket
         let deadline = loop.now.advanced(by: limit)
         let reason = await withTaskCancellationHandler {
             await suspend { (suspension: Suspension<WaitError.Reason?>) in
+                // Asked here and not before: each `await` above may let the loop do other things first.
+                if condition(record) { return suspension.resume(returning: nil) }
+                if isStopped { return suspension.resume(returning: .stopped) }
                 waiters[ticket] = FactWaiter(condition: condition, deadline: deadline, suspension: suspension)
                 if Task.isCancelled { stopWaiting(ticket, .cancelled) }
                 // Asked again: on the way here the task may have been suspended, and the fact may have come.

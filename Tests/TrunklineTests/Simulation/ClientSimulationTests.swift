@@ -703,4 +703,23 @@ struct ClientSimulationTests {
             try await expectBody("waits too", of: reply)
         }
     }
+
+    /// They were still in the inbox when the link was given up, and went with it.
+    @Test func framesBeforeAViolationAreNotLost() throws {
+        let pushes = (1...5).map { Reaction.push(Frame(.push, type: 1, body: Bytes(utf8: "\($0)"))) }
+        try simulate(speaking: strictLayout, handler: { _ in .sequence(pushes + [.garbage([1, 2, 3, 4])]) }) {
+            service,
+            _ in
+            let connection = Connection(to: "db:7000", speaking: strictLayout, on: service.network.loops)
+            try await connection.write(Frame(.request, type: 7, serial: 1))
+            var bodies: [String] = []
+            for await frame in connection.frames {
+                bodies.append(String(frame.body))
+                try await service.pass(.seconds(1))
+                if bodies.count == 5 { break }
+            }
+            #expect(bodies == ["1", "2", "3", "4", "5"])
+            await connection.closeNow()
+        }
+    }
 }
