@@ -205,6 +205,8 @@ public actor Connection {
         outbound.removeAll()
         failWriters(ClientError(.closed, .notSent, "the connection was closed")) { _ in true }
         for reader in readers.values { reader.resume(returning: nil) }
+        // Only the frame that was half written has started and still has its writer.
+        failWriters(ClientError(.closed, .unknown, "the connection was closed")) { self.outbound.hasStarted($0) }
         readers.removeAll()
         publishState()
         owner?.connection(did: .closed)

@@ -1,0 +1,58 @@
+import Testing
+import TrunklineCore
+import TrunklineTesting
+
+@testable import Trunkline
+
+/// What those are told who are left when something ends, and how long an end may take.
+@Suite(.timeLimit(.minutes(1)))
+struct EndingTests {
+    /// A frame half of which is with the kernel, then `closeNow`: its writer was told `notSent`, and would have sent the
+    /// frame again although the server had begun to read it.
+    @Test func closingAtOnceDoesNotCallAHalfWrittenFrameUnsent() throws {
+        let network = SimulatedNetwork(seed: 1)
+        try network.run {
+            let server = try await network.startServer(at: "db:7000", speaking: .standard) { _ in .noReply }
+            let connection = Connection(to: "db:7000", speaking: .standard, on: network.loops)
+            try await connection.write(Frame(.request, type: 0x410))
+            await server.pauseReading()
+            async let large = failure { () throws(ClientError) in
+                try await connection.write(Frame(.request, type: 0x410, body: filled(1_000_000)))
+            }
+            try await network.clock.sleep(for: .seconds(1))
+            async let waiting = failure { () throws(ClientError) in
+                try await connection.write(Frame(.request, type: 0x410, body: filled(10)))
+            }
+            try await network.clock.sleep(for: .seconds(1))
+            await connection.closeNow()
+            let errors = await [large, waiting]
+            #expect(errors.map { $0?.code } == [.closed, .closed])
+            #expect(errors.map { $0?.fate } == [.unknown, .notSent])
+            await server.stop()
+        }
+    }
+
+    /// A handle outlives its client. What had not been written is `notSent` then, and may be sent again elsewhere.
+    @Test func handlesOfAClientThatWasLetGoAreToldTheTruth() throws {
+        let network = SimulatedNetwork(seed: 1)
+        try network.run {
+            let server = try await network.startServer(at: "db:7000", speaking: .standard) { _ in .noReply }
+            var client: Client? = Client(to: "db:7000", speaking: .standard, on: network.loops)
+            let written = client?.start(ask("a"))
+            try await server.waitForRequests(1)
+            await server.pauseReading()
+            let half = client?.start(ask(filled(1_000_000)))
+            let unsent = client?.start(ask("b"))
+            try await network.clock.sleep(for: .seconds(1))
+            client = nil
+            var fates: [ClientError.Fate?] = []
+            for handle in [written, half, unsent] {
+                let error = await failure { () throws(ClientError) in try await handle?.value }
+                #expect(error?.code == .closed)
+                fates.append(error?.fate)
+            }
+            #expect(fates == [.unknown, .unknown, .notSent])
+            await server.stop()
+        }
+    }
+}
