@@ -55,4 +55,20 @@ struct EndingTests {
             await server.stop()
         }
     }
+
+    /// The last request timed out at 4 s, then the connection waited for the server to read the cancel frame: for the
+    /// drain timeout once more, 9 s in all.
+    @Test func closeTakesTheDrainTimeoutOnlyOnce() throws {
+        let options = ClientOptions { $0.requests.drainTimeout = .seconds(5) }
+        try simulate(options: options, handler: { _ in .noReply }) { service, client in
+            try await client.connect()
+            await service.server.pauseReading()
+            let handle = client.start(ask(filled(1_000_000)), timeout: .seconds(4))
+            let began = service.now
+            await client.close()
+            let took = service.now - began
+            #expect(took == .seconds(5))
+            #expect(await failure(of: handle)?.code == .timedOut)
+        }
+    }
 }
