@@ -71,4 +71,18 @@ struct EndingTests {
             #expect(await failure(of: handle)?.code == .timedOut)
         }
     }
+
+    /// Requests of a pinned caller go by a faster way than `cancelAll`, which so came after a request started later.
+    @Test func cancelAllSparesWhatIsStartedAfterIt() throws {
+        try simulate { _, client in
+            try await client.connect()
+            let (first, second) = await withTaskExecutorPreference(client.executor) {
+                let first = client.start(ask("a"))
+                client.cancelAll()
+                return (first, client.start(ask("b")))
+            }
+            #expect(await failure(of: first)?.code == .cancelled)
+            try await expectBody("b", of: second)
+        }
+    }
 }
