@@ -85,4 +85,16 @@ struct EndingTests {
             try await expectBody("b", of: second)
         }
     }
+
+    /// A stream of states that nobody iterates was kept until the connection was closed.
+    @Test func statesThatNobodyReadsAreForgotten() throws {
+        let network = SimulatedNetwork(seed: 1)
+        try network.run {
+            let connection = Connection(to: "db:7000", speaking: .standard, on: network.loops)
+            for _ in 0..<10 { _ = connection.states }
+            try await network.clock.sleep(for: .seconds(1))
+            #expect(await connection.stateStreams.isEmpty)
+            await connection.closeNow()
+        }
+    }
 }
