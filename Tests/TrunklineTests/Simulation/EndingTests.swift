@@ -97,4 +97,40 @@ struct EndingTests {
             await connection.closeNow()
         }
     }
+
+    /// Every ping of a server that does not read left a pong in the queue.
+    @Test func aServerThatPingsAndNeverReadsGetsFewPongs() throws {
+        let network = SimulatedNetwork(seed: 1)
+        try network.run {
+            let codec = AnsweringCodec()
+            let server = try await network.startServer(at: "db:7000", speaking: codec)
+            let client = Client(to: "db:7000", speaking: codec, on: network.loops)
+            try await client.connect()
+            await server.pauseReading()
+            for _ in 0..<20_000 { _ = try await server.ping() }
+            try await network.clock.sleep(for: .seconds(10))
+            // 128 KiB are in the kernels' buffers, about 11,000 pongs.
+            #expect(await client.connection.outbound.byteCount < 100_000)
+            await server.resumeReading()
+            try await expectEcho("a", by: client)
+            await client.closeNow()
+            await server.stop()
+        }
+    }
+}
+
+/// The standard layout, which answers pings.
+private struct AnsweringCodec: FrameCodec {
+    private let layout: FrameLayout = .standard
+    var matching: ResponseMatching { layout.matching }
+
+    mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? { try layout.decode(&input) }
+
+    mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        try layout.encode(frame, into: &output)
+    }
+
+    func pong(answering ping: Frame) -> Frame? { Frame(.pong, serial: ping.serial) }
+
+    func serverSide() -> any FrameCodec { layout.serverSide() }
 }
