@@ -256,7 +256,9 @@ package final class SocketEventLoop: EventLoop {
         if unsafe !(state.jobs.isEmpty && state.work.isEmpty && state.atEndOfTurn.isEmpty) {
             timeout = 0
         } else if let next = unsafe state.timers.next {
-            timeout = max(0, next.nanoseconds - now.nanoseconds)
+            // Compared first: from a deadline in the farthest past to now is more than 64 bits hold.
+            let now = now
+            timeout = next <= now ? 0 : next.nanoseconds - now.nanoseconds
         }
         if timeout != 0, unsafe state.wasActive {
             // Callers whose responses have just come often have more to say: to hear it before falling asleep saves
