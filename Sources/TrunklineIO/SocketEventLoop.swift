@@ -61,7 +61,8 @@ package final class SocketEventLoop: EventLoop {
         wakeDescriptor = poller.wakeDescriptor
         unsafe state = State(poller: poller)
         unsafe taskFace.loop = self
-        startThread(named: name) { self.run() }
+        let code = startThread(named: name) { self.run() }
+        precondition(code == 0, "no thread for an event loop: \(systemMessage(code))")
     }
 
     // MARK: From any thread
@@ -133,10 +134,13 @@ package final class SocketEventLoop: EventLoop {
             schedule(Completion { completion(.success([literal])) })
         } else {
             // The system's resolver blocks: it gets a thread of its own, which ends with the answer.
-            startThread(named: "trunkline-dns") {
+            let code = startThread(named: "trunkline-dns") {
                 let result = lookUp(host, port: port)
                 self.schedule(Completion { completion(result) })
             }
+            guard code != 0 else { return }
+            let error = transportError(code, "starting a thread to resolve \(host)")
+            schedule(Completion { completion(.failure(error)) })
         }
     }
 
@@ -147,7 +151,6 @@ package final class SocketEventLoop: EventLoop {
     ) -> any Transport {
         assertCurrent()
         let transport = SocketTransport(id: newID(), loop: self, handler: handler)
-        register(transport, id: transport.id)
         transport.connect(to: address, options: options)
         return transport
     }
