@@ -22,7 +22,8 @@ public func withTimeout<Value: Sendable>(
     try await withThrowingTaskGroup(of: Value?.self) { group in
         group.addTask { try await operation() }
         group.addTask {
-            try? await clock.sleep(for: timeout)  // cancelled when the operation was faster
+            // Cancelled when the operation was faster. A hundred years at most: the system's clock traps far beyond.
+            try? await clock.sleep(for: min(timeout, .seconds(100 * 365 * 86400)))
             return nil
         }
         defer { group.cancelAll() }

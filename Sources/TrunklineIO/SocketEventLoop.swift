@@ -69,7 +69,8 @@ package final class SocketEventLoop: EventLoop {
         wakeDescriptor = poller.wakeDescriptor
         unsafe state = State(poller: poller)
         unsafe taskFace.loop = self
-        startThread(named: name) { self.run() }
+        let code = startThread(named: name) { self.run() }
+        precondition(code == 0, "no thread for an event loop: \(systemMessage(code))")
     }
 
     // MARK: From any thread
@@ -141,10 +142,13 @@ package final class SocketEventLoop: EventLoop {
             schedule(Completion { completion(.success([literal])) })
         } else {
             // The system's resolver blocks: it gets a thread of its own, which ends with the answer.
-            startThread(named: "trunkline-dns") {
+            let code = startThread(named: "trunkline-dns") {
                 let result = lookUp(host, port: port)
                 self.schedule(Completion { completion(result) })
             }
+            guard code != 0 else { return }
+            let error = transportError(code, "starting a thread to resolve \(host)")
+            schedule(Completion { completion(.failure(error)) })
         }
     }
 
@@ -155,7 +159,6 @@ package final class SocketEventLoop: EventLoop {
     ) -> any Transport {
         assertCurrent()
         let transport = SocketTransport(id: newID(), loop: self, handler: handler)
-        register(transport, id: transport.id)
         transport.connect(to: address, options: options)
         return transport
     }
@@ -271,7 +274,9 @@ package final class SocketEventLoop: EventLoop {
         if unsafe !(state.jobs.isEmpty && state.work.isEmpty && state.atEndOfTurn.isEmpty) {
             timeout = 0
         } else if let next = unsafe state.timers.next {
-            timeout = max(0, next.nanoseconds - now.nanoseconds)
+            // Compared first: from a deadline in the farthest past to now is more than 64 bits hold.
+            let now = now
+            timeout = next <= now ? 0 : next.nanoseconds - now.nanoseconds
         }
         if timeout != 0 {
             let hasNews = posted.withLock { posted in

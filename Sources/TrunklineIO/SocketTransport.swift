@@ -55,6 +55,7 @@ final class SocketTransport: Transport, WatchedSocket {
         let doing = "connecting to \(address)"
         descriptor = openSocket(for: address)
         guard descriptor >= 0 else { return report(.connectFailed(transportError(errno, doing))) }
+        loop.register(self, id: id)
         apply(options, to: descriptor, for: address)
         let code = unsafe withSockaddr(address) { pointer, length in
             unsafe systemConnect(descriptor, pointer, length) == 0 ? 0 : errno

@@ -33,8 +33,8 @@ func currentThread() -> UInt {
     #endif
 }
 
-/// Starts a detached thread that runs `body`.
-package func startThread(named name: String, _ body: @escaping @Sendable () -> Void) {
+/// Starts a detached thread that runs `body`. Returns 0, or the system's error number when it has no thread left.
+package func startThread(named name: String, _ body: @escaping @Sendable () -> Void) -> Int32 {
     final class Start {
         let name: String
         let body: @Sendable () -> Void
@@ -58,8 +58,7 @@ package func startThread(named name: String, _ body: @escaping @Sendable () -> V
             },
             start
         )
-        precondition(code == 0, "the system has no thread left: \(systemMessage(code))")
-        pthread_detach(thread)
+        if code == 0 { pthread_detach(thread) }
     #else
         var thread: pthread_t?
         let code = unsafe pthread_create(
@@ -73,9 +72,10 @@ package func startThread(named name: String, _ body: @escaping @Sendable () -> V
             },
             start
         )
-        precondition(code == 0, "the system has no thread left: \(systemMessage(code))")
-        if let thread = unsafe thread { unsafe pthread_detach(thread) }
+        if code == 0, let thread = unsafe thread { unsafe pthread_detach(thread) }
     #endif
+    if code != 0 { unsafe Unmanaged<Start>.fromOpaque(start).release() }
+    return code
 }
 
 /// Lets another thread that is ready have the processor.

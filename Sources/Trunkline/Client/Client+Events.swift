@@ -31,7 +31,7 @@ extension Client: @preconcurrency ConnectionOwner {
             for channel in channels where channel.wants(frame) { channel.offer(frame) }
             if channels.contains(where: \.suspendsReading) { updateReading() }
         case .ping:
-            if let pong = codec.pong(answering: frame) { exchange.send(pong) }
+            if let pong = codec.pong(answering: frame) { exchange.answerPing(with: pong) }
         case .pong, .response: break  // a sign of life, which every byte is
         case .goAway, .part, .request, .cancel: exchange.count(\.unexpectedFrames)
         }

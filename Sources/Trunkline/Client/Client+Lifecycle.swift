@@ -82,10 +82,9 @@ extension Client {
         failConnectWaiters()
     }
 
-    /// Everything that was out has ended.
+    /// Everything that was out has ended. The connection may still have something to write, until `drainDeadline`.
     func endDraining() {
         phase = .closed
-        drainDeadline = nil
         connection.assumeIsolated { $0.drain() }
     }
 
@@ -100,6 +99,7 @@ extension Client {
     /// The connection is closed for good.
     func closed() {
         phase = .closed
+        drainDeadline = nil
         failRequests(ClientError(.closed, .notSent, "the client was closed"))
         failConnectWaiters()
         for channel in channels { channel.finish() }

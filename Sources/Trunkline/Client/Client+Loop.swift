@@ -41,8 +41,10 @@ extension Client: @preconcurrency MailboxOwner {
             }
         case .cancel(let tickets):
             for ticket in tickets { cancel(ticket, .cancelled, "cancelled by the caller") }
-        case .cancelAll:
-            for ticket in exchange.table.tickets { cancel(ticket, .cancelled, "cancelled with all others") }
+        case .cancelAll(let last):
+            for ticket in exchange.table.tickets where ticket <= last {
+                cancel(ticket, .cancelled, "cancelled with all others")
+            }
         case .subscribe(let channel):
             if phase == .closed { channel.finish() } else { channels.append(channel) }
         case .unsubscribe(let channel):

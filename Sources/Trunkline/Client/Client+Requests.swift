@@ -132,7 +132,7 @@ extension Client {
     }
 
     /// Cancels every request that has not ended, as cancelling its task would.
-    public nonisolated func cancelAll() { mailbox.post(.cancelAll) }
+    public nonisolated func cancelAll() { mailbox.post(.cancelAll(upTo: tickets.load(ordering: .relaxed))) }
 }
 
 extension TypedRequest {

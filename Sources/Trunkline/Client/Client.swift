@@ -80,11 +80,20 @@ public actor Client {
 
     deinit {
         // Callers of `send` hold the client, so those left are handles and streams.
-        let error = ClientError(.closed, .unknown, "the client was let go")
-        for (_, entry) in exchange.removeAll() { entry.waiter.resume(.failure(error)) }
         for channel in channels { channel.finish() }
-        let connection = connection
-        loop.schedule(Completion { connection.assumeIsolated { $0.finishClosing() } })
+        let (left, connection) = (exchange.removeAll(), connection)
+        loop.schedule(
+            Completion {
+                connection.assumeIsolated { connection in
+                    for (_, entry) in left {
+                        let hasStarted = entry.position != 0 && connection.outbound.hasStarted(entry.position)
+                        let error = ClientError(.closed, hasStarted ? .unknown : .notSent, "the client was let go")
+                        entry.waiter.resume(.failure(error))
+                    }
+                    connection.finishClosing()
+                }
+            }
+        )
     }
 
     // MARK: What is going on

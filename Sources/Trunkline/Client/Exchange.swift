@@ -96,7 +96,16 @@ struct Exchange: Sendable {
     }
 
     /// Queues a frame that nobody waits for.
-    mutating func send(_ frame: Frame) { outgoing.append(OutboundQueue.Item(frame, ticket: 0)) }
+    mutating func send(_ frame: Frame) {
+        outbound.linkFrameCount += 1
+        outgoing.append(OutboundQueue.Item(frame, ticket: 0))
+    }
+
+    /// Answers a ping, unless very many answers and cancellations wait to be written: a server that pings and never
+    /// reads must not fill our memory.
+    mutating func answerPing(with pong: Frame) {
+        if outbound.linkFrameCount < 1024 { send(pong) }
+    }
 
     private mutating func mayAdmit() -> Bool {
         guard inFlight < maximumInFlight else { return false }

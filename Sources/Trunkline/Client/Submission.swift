@@ -9,7 +9,8 @@ enum Submission: Sendable {
     /// Requests with consecutive tickets, the first of them given.
     case sendAll(first: Ticket, [Frame], Batch, deadline: Instant?)
     case cancel(ClosedRange<Ticket>)
-    case cancelAll
+    /// Cancels those up to this ticket. Requests that a caller on the loop makes after it are taken before it.
+    case cancelAll(upTo: Ticket)
     case subscribe(PushChannel)
     case unsubscribe(PushChannel)
     /// A subscriber whose full buffer suspended reading has room again.

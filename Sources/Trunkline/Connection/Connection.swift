@@ -34,7 +34,6 @@ public actor Connection {
     /// Why there is no link.
     var lastCause: (any Error)?
     var isFlushing = false
-    var isAboveWatermark = false
     /// Closing: the link ends as soon as everything is written.
     var isDraining = false
     /// Reading is suspended by the owner.
@@ -140,8 +139,10 @@ public actor Connection {
     }
 
     private func add(_ stream: AsyncStream<ConnectionState>.Continuation) {
-        stream.yield(state)
-        guard machine.state != .closed else { return stream.finish() }
+        guard machine.state != .closed else {
+            stream.yield(.closed)
+            return stream.finish()
+        }
         lastTicket += 1
         let id = lastTicket
         stateStreams[id] = stream
@@ -149,6 +150,8 @@ public actor Connection {
             guard let self else { return }
             self.loop.schedule(Completion { [weak self] in self?.assumeIsolated { $0.stateStreams[id] = nil } })
         }
+        // Its reader may have gone before `onTermination` was set, which is not called any more then.
+        if case .terminated = stream.yield(state) { stateStreams[id] = nil }
     }
 
     func publishState() {
@@ -201,6 +204,8 @@ public actor Connection {
         }
         link = nil
         outbound.linkLost()
+        // Only the frame that was half written has started and still has its writer.
+        failWriters(ClientError(.closed, .unknown, "the connection was closed")) { self.outbound.hasStarted($0) }
         outbound.removeAll()
         failWriters(ClientError(.closed, .notSent, "the connection was closed")) { _ in true }
         for reader in readers.values { reader.resume(returning: nil) }

@@ -21,7 +21,8 @@ public struct Backoff: Sendable, Hashable {
     package func ceiling(round: Int) -> Duration {
         let limit = Double(max(0, cap.clampedNanoseconds))
         var nanoseconds = Double(max(0, base.clampedNanoseconds))
-        for _ in 0..<max(0, round) where nanoseconds < limit { nanoseconds *= max(1, factor) }
+        // Nothing grows from zero, and zero times infinity would be no number.
+        for _ in 0..<max(0, round) where nanoseconds > 0 && nanoseconds < limit { nanoseconds *= max(1, factor) }
         // Below 2⁶³ even where the cap is not: a Double that large would not fit.
         return .nanoseconds(Int64(min(nanoseconds, limit, 9e18)))
     }

@@ -40,6 +40,8 @@ package struct OutboundQueue: Sendable {
         @usableFromInline package var unstarted: OutboundPosition = 1
         /// About how many bytes are to be written.
         @usableFromInline package var byteCount = 0
+        /// How many frames are to be written that belong to their link: cancellations and pongs.
+        @usableFromInline package var linkFrameCount = 0
 
         package init() {}
     }
@@ -56,6 +58,8 @@ package struct OutboundQueue: Sendable {
     private var writtenDone = 0
     /// About how many bytes are to be written, for the watermarks.
     package private(set) var byteCount = 0
+    /// How many frames with ticket 0 are to be written.
+    private var linkFrameCount = 0
 
     /// How much is encoded at once.
     private static let batchBytes = 256 * 1024
@@ -72,6 +76,7 @@ package struct OutboundQueue: Sendable {
         level.nextPosition = nextPosition
         level.unstarted = headPosition + (isHeadStarted ? 1 : 0)
         level.byteCount = byteCount
+        level.linkFrameCount = linkFrameCount
         return level
     }
 
@@ -84,14 +89,19 @@ package struct OutboundQueue: Sendable {
 
     @discardableResult
     package mutating func append(_ item: Item) -> OutboundPosition {
-        byteCount += Self.cost(of: item.frame)
+        count(item)
         items.append(item)
         return nextPosition - 1
     }
 
     package mutating func append(contentsOf new: [Item]) {
-        for item in new { byteCount += Self.cost(of: item.frame) }
+        for item in new { count(item) }
         items.append(contentsOf: new)
+    }
+
+    private mutating func count(_ item: borrowing Item) {
+        byteCount += Self.cost(of: item.frame)
+        if item.ticket == 0 { linkFrameCount += 1 }
     }
 
     /// Whether any byte of the frame at `position` was ever written.
@@ -114,6 +124,7 @@ package struct OutboundQueue: Sendable {
 
     private mutating func markRemoved(_ index: Int) {
         byteCount -= Self.cost(of: items[index].frame)
+        if items[index].ticket == 0 { linkFrameCount -= 1 }
         items[index].isRemoved = true
         items[index].frame.body = Bytes()
     }

@@ -61,7 +61,7 @@ package struct PushBuffer: Sendable {
 
     package mutating func noteReconnected() {
         // Unread repetitions would grow without bound.
-        guard elements.last != .reconnected, elements.count < 2 * maximumCount + 2 else { return }
+        guard elements.last != .reconnected, elements.count / 2 <= maximumCount else { return }
         elements.append(.reconnected)
     }
 

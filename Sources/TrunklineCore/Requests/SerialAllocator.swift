@@ -14,7 +14,7 @@ package struct SerialAllocator: Sendable {
     /// Serials that are taken: by a request in flight (its ticket) or by quarantine (`nil`).
     @usableFromInline var taken = SequentialMap<Holder>()
     /// Quarantined serials in the order in which their quarantine ends. Those the server answered are skipped.
-    private var quarantine = Deque<(serial: SerialNumber, until: Instant)>()
+    private(set) var quarantine = Deque<(serial: SerialNumber, until: Instant)>()
 
     @usableFromInline
     enum Holder: Sendable {
@@ -79,6 +79,13 @@ package struct SerialAllocator: Sendable {
     package mutating func quarantine(_ serial: SerialNumber, until deadline: Instant) {
         taken.insert(.quarantine(until: deadline), for: serial)
         quarantine.append((serial, deadline))
+        // Behind one that the server never answers, those that it did answer would stay until their time is over.
+        if quarantine.count > 2 * taken.count + 64 {
+            let taken = taken
+            quarantine.removeAll { entry in
+                if case .quarantine(let until)? = taken[entry.serial] { until != entry.until } else { true }
+            }
+        }
     }
 
     /// Frees the serials whose quarantine is over at `now`.

@@ -27,7 +27,7 @@ package struct Instant: Hashable, Comparable, Sendable {
     @inlinable
     package func since(_ earlier: Instant) -> Duration {
         let (difference, overflow) = nanoseconds.subtractingReportingOverflow(earlier.nanoseconds)
-        return .nanoseconds(overflow ? Int64.max : difference)
+        return .nanoseconds(overflow ? (self < earlier ? Int64.min : Int64.max) : difference)
     }
 }
 

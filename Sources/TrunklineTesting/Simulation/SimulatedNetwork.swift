@@ -60,9 +60,10 @@ public final class SimulatedNetwork: Sendable {
         _ body: @escaping @Sendable () async throws -> Value
     ) async throws -> Value {
         try await withCheckedThrowingContinuation { continuation in
-            startThread(named: "simulation") {
+            let code = startThread(named: "simulation") {
                 continuation.resume(with: Result { try self.loop.run(limits, body) })
             }
+            precondition(code == 0, "no thread for the simulation: error \(code)")
         }
     }
 

@@ -126,7 +126,7 @@ import Testing
         let backoffs = [
             Backoff(base: .seconds(-5), factor: -2, cap: .seconds(-1)),
             Backoff(base: .seconds(Int64.max), cap: .seconds(Int64.max)),
-            Backoff(factor: .infinity), Backoff(factor: .nan),
+            Backoff(factor: .infinity), Backoff(factor: .nan), Backoff(base: .zero, factor: .infinity),
         ]
         for backoff in backoffs {
             for round in [0, 1, 50] { #expect(backoff.delay(round: round, using: &generator) >= .zero) }

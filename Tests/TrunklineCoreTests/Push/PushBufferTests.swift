@@ -69,4 +69,12 @@ import Testing
             #expect(drain(&buffer).count <= 8)
         }
     }
+
+    /// `maximumCount: .max` for "no limit": the bound of the unread reconnects overflowed with the first of them.
+    @Test func aLimitOfAnySizeHolds() {
+        var buffer = PushBuffer(maximumCount: .max, maximumBytes: .max, policy: .dropOldest)
+        #expect(buffer.offer(push(1)) == .taken)
+        buffer.noteReconnected()
+        #expect(drain(&buffer) == ["1", "r"])
+    }
 }

@@ -100,4 +100,19 @@ import Testing
         #expect(serials.takenCount == 1)
         #expect(answer(2, &serials) == .request(2))
     }
+
+    /// Requests that are given up and answered soon, behind one that is never answered: each left an entry for as long
+    /// as its quarantine would have lasted.
+    @Test func answeredQuarantinesDoNotAccumulate() {
+        var serials = SerialAllocator(1...SerialNumber.max)
+        for ticket in 1...100_000 as ClosedRange<Ticket> {
+            guard let serial = serials.take(for: ticket) else { return }
+            serials.quarantine(serial, until: Instant(nanoseconds: Int64(ticket)))
+            if ticket > 1 { #expect(serials.take(answered: serial) == .late) }
+        }
+        #expect(serials.takenCount == 1)
+        #expect(serials.quarantine.count < 100)
+        serials.endQuarantine(at: Instant(nanoseconds: 1))
+        #expect(serials.takenCount == 0)
+    }
 }
