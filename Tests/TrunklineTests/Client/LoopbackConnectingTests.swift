@@ -126,6 +126,8 @@ struct LoopbackConnectingTests {
         for mechanism in Mechanism.allCases {
             try await withServerAndClient(by: mechanism) { server, client in
                 try await client.connect()
+                // The kernel has accepted the connection; the server has not, perhaps.
+                try await server.waitForConnections(1)
                 for round in 2...5 {
                     await server.disconnectAll(reset: round % 2 == 0)
                     try await server.wait { $0.totalConnections >= round && $0.connectionCount == 1 }
