@@ -4,7 +4,7 @@ import Trunkline
 import TrunklineTesting
 
 // Asked for anything, the server pushes the numbers 1 to 10 and then replies.
-let numbers = Reaction.sequence((1...10).map { .push(Frame(.push, type: 0x2, body: Bytes(utf8: "\($0)"))) })
+let numbers = Reaction.sequence((1...10).map { .push(Frame(.push, type: 0x2, body: Bytes("\($0)"))) })
 let server = try await LoopbackServer.start(speaking: .standard) { _ in .sequence([numbers, .echo]) }
 let client = Client(to: server.endpoint, speaking: .standard)
 

@@ -7,7 +7,7 @@ import TrunklineTesting
 struct Add: TypedRequest {
     let a: Int, b: Int
     static let type: UInt32 = 0x410
-    func encode() -> Bytes { Bytes(utf8: "\(a)+\(b)") }
+    func encode() -> Bytes { Bytes("\(a)+\(b)") }
     static func decode(_ response: Frame) throws -> Int {
         String(response.body).split(separator: "+").compactMap { Int($0) }.reduce(0, +)
     }

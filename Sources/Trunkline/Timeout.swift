@@ -11,7 +11,10 @@
 /// Requests inside are cancelled as by their task: cancel frames go out. It returns when `operation` has, so an
 /// operation that does not heed cancellation delays the expiry; everything in this package heeds it.
 ///
-/// - Parameter clock: What measures the time; a simulation passes its own.
+/// At zero or below it fails at once and `operation` is not run. `operation` runs in a child task: on an actor, say so
+/// (`{ @MainActor in … }`).
+///
+/// - Parameter clock: What measures the time. In a simulation pass `network.clock`, or the time will not pass.
 /// - Throws: `timedOut` on expiry, with the fate of the request that was cancelled by it (`unknown` if the operation
 ///   threw something else); otherwise what `operation` throws.
 public func withTimeout<Value: Sendable>(
@@ -19,7 +22,10 @@ public func withTimeout<Value: Sendable>(
     clock: some Clock<Duration> = ContinuousClock(),
     _ operation: @escaping @Sendable () async throws -> Value
 ) async throws -> Value {
-    try await withThrowingTaskGroup(of: Value?.self) { group in
+    guard timeout > .zero else {
+        throw ClientError(.timedOut, .notSent, "a timeout of \(timeout) leaves no time")
+    }
+    return try await withThrowingTaskGroup(of: Value?.self) { group in
         group.addTask { try await operation() }
         group.addTask {
             // Cancelled when the operation was faster. A hundred years at most: the system's clock traps far beyond.
@@ -36,7 +42,14 @@ public func withTimeout<Value: Sendable>(
             // The operation may still have succeeded: what it has done must not be lost.
             if let last = try await group.next(), let value = last { return value }
         } catch let error as ClientError where isExpired && error.code == .cancelled {
-            throw ClientError(.timedOut, error.fate, expired, endpoint: error.endpoint, cause: error.cause)
+            throw ClientError(
+                .timedOut,
+                error.fate,
+                expired,
+                endpoint: error.endpoint,
+                attempts: error.attempts,
+                cause: error.cause
+            )
         } catch is CancellationError where isExpired {
             throw ClientError(.timedOut, .unknown, expired)
         }

@@ -8,7 +8,7 @@ struct LayoutRobustnessTests {
     static func conversation(of layout: FrameLayout) throws -> (frames: [Frame], bytes: [UInt8]) {
         let sent = [
             Frame(.response, type: 0x42, serial: 50, body: "one"), Frame(.response, type: 0x43, serial: 51),
-            Frame(.push, type: 1, serial: 0, body: Bytes([UInt8](repeating: 0xCA, count: 40))),
+            Frame(.response, type: 1, serial: 0, body: Bytes([UInt8](repeating: 0xCA, count: 40))),
             Frame(.response, type: 0x44, serial: 0x0102_0304, status: 9, body: [0]),
         ]
         let server = layout.serverSide()

@@ -90,7 +90,8 @@ struct StandardLayoutTests {
         (0xffff_ffff, .response, .request),
     ])
     func typeDecidesTheKind(type: UInt32, client: Frame.Kind, server: Frame.Kind) throws {
-        let bytes = try FrameLayout.standard.encoded(Frame(.request, type: type))
+        // As a response: what a request may be is checked.
+        let bytes = try FrameLayout.standard.encoded(Frame(.response, type: type))
         #expect(try FrameLayout.standard.decoded(bytes).frames == [Frame(client, type: type)])
         let serverSide = FrameLayout.standard.serverSide()
         #expect(try serverSide.decoded(bytes).frames == [Frame(server, type: type)])
@@ -120,7 +121,7 @@ struct DeclaredLayoutTests {
     @Test func pushIsOneTypeOrARange() throws {
         let pushes = Layouts.acme.roles(push: UInt32(3)...4)
         for (type, kind) in [(2, Frame.Kind.response), (3, .push), (4, .push), (5, .response)] {
-            let bytes = try pushes.encoded(Frame(.push, type: UInt32(type)))
+            let bytes = try pushes.encoded(Frame(.response, type: UInt32(type)))
             #expect(try pushes.decoded(bytes).frames.map(\.kind) == [kind])
         }
         let open = Layouts.acme.roles(push: 0xfff0...)
@@ -208,9 +209,27 @@ struct DeclaredLayoutTests {
         #expect(try layout.decoded(bytes).frames == [Frame(.response, serial: 5, body: "abc")])
     }
 
+    /// Such a request would wait in vain: its answer is taken for something else.
+    @Test(arguments: [UInt32(1), 2, 0x400, 0x401])
+    func aRequestOfAnotherRolesTypeIsRefused(type: UInt32) {
+        #expect(FrameLayout.standard.refusal(of: Frame(.request, type: type)) == .unknownType)
+    }
+
+    @Test func aPushThatNobodyWouldTakeForOneIsRefused() {
+        #expect(FrameLayout.standard.serverSide().refusal(of: Frame(.push, type: 1)) == .unknownType)
+        #expect(FrameLayout.standard.serverSide().refusal(of: Frame(.push, type: 2)) == nil)
+    }
+
+    @Test func whatTheLayoutCannotSayIsRefused() {
+        #expect(FrameLayout.standard.refusal(of: Frame(.response, type: 7, isRejection: true)) == .malformed)
+        var frame = Frame(.request, type: 7)
+        frame["cas"] = 1
+        #expect(FrameLayout.standard.refusal(of: frame) == .malformed)
+    }
+
     @Test func numbersThatDoNotFitAreRefused() {
         #expect(Layouts.acme.refusal(of: Frame(.request, type: 0x10000)) == .unknownType)
-        #expect(Layouts.acme.refusal(of: Frame(.request, serial: 1 << 32)) == .malformed)
+        #expect(Layouts.acme.refusal(of: Frame(.request, type: 7, serial: 1 << 32)) == .malformed)
         #expect(Layouts.memcached.refusal(of: Frame(.request, status: 0x10000)) == .malformed)
         var frame = Frame(.request)
         frame["extrasLength"] = 256

@@ -54,7 +54,7 @@ extension Client: @preconcurrency MailboxOwner {
         case .connect(let id, let suspension): connect(id, suspension)
         case .cancelConnect(let id):
             connectWaiters.removeValue(forKey: id)?.resume(
-                returning: ClientError(.cancelled, .notSent, "cancelled while connecting")
+                returning: unsentError(.cancelled, "cancelled while connecting")
             )
         case .close: drain()
         case .closeNow: closeAtOnce()
@@ -104,7 +104,7 @@ extension Client: @preconcurrency MailboxOwner {
             ClientError(
                 code,
                 .notSent,
-                message,
+                connection.link?.isEstablished == true ? message : "\(message); there was no link",
                 endpoint: connection.attempts.last?.endpoint,
                 attempts: connection.attempts,
                 cause: connection.lastCause
@@ -133,7 +133,7 @@ extension Client: @preconcurrency TimerTarget {
         armed = nil
         begin()
         let now = loop.now
-        while let ticket = exchange.nextExpired(at: now) { cancel(ticket, .timedOut, "no response in time") }
+        while let ticket = exchange.nextExpired(at: now) { cancel(ticket, .timedOut, "out of time") }
         if let drainDeadline, drainDeadline <= now {
             self.drainDeadline = nil
             closeAtOnce()

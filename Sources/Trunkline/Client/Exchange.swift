@@ -215,6 +215,7 @@ struct Exchange: Sendable {
 
 extension ClientError {
     fileprivate static func rejection(_ frame: Frame) -> ClientError {
-        ClientError(.rejected, .answered, "the server answered with status \(frame.status)", response: frame)
+        let message = frame.status == 0 ? "the server refused" : "the server answered with status \(frame.status)"
+        return ClientError(.rejected, .answered, message, response: frame)
     }
 }

@@ -36,7 +36,7 @@ public struct Request: Sendable, Hashable {
 /// struct GetUser: TypedRequest {
 ///     let id: Int
 ///     static let type: UInt32 = 0x410
-///     func encode() -> Bytes { Bytes(utf8: "\(id)") }
+///     func encode() -> Bytes { Bytes("\(id)") }
 ///     static func decode(_ response: Frame) -> User { User(name: String(response.body)) }
 /// }
 /// let user = try await client.send(GetUser(id: 7))

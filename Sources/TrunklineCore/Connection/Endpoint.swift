@@ -10,9 +10,10 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
 
     package let target: Target
 
-    /// The server at `host` (a name, an IPv4 or an IPv6 address without brackets), resolved at every connect.
+    /// The server at `host` (a name, an IPv4 or an IPv6 address), resolved at every connect.
     public static func host(_ host: String, port: UInt16) -> Endpoint {
-        Endpoint(target: .host(host, port: port))
+        let isBracketed = host.hasPrefix("[") && host.hasSuffix("]")
+        return Endpoint(target: .host(isBracketed ? String(host.dropFirst().dropLast()) : host, port: port))
     }
 
     /// The server that listens on the Unix domain socket at `path` (at most 107 bytes on Linux, 103 on Darwin).
@@ -22,24 +23,31 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
 
     package init(target: Target) { self.target = target }
 
-    /// Reads an endpoint as it is written; `nil` when `text` is none.
-    public init?(_ text: String) {
+    /// Reads an endpoint as it is written, from a configuration for example.
+    public init(parsing text: String) throws(EndpointError) {
+        func refuse(_ reason: String) -> EndpointError { EndpointError(text: text, reason: reason) }
         if text.hasPrefix("unix:") {
             let path = String(text.dropFirst(5))
-            guard !path.isEmpty, !path.utf8.contains(0) else { return nil }
+            guard !path.isEmpty else { throw refuse("there is no path after \"unix:\"") }
+            guard !path.utf8.contains(0) else { throw refuse("the path contains a zero byte") }
             self = .unix(path: path)
             return
         }
-        guard let colon = text.lastIndex(of: ":"),
-            let port = UInt16(text[text.index(after: colon)...]), port > 0
-        else { return nil }
+        guard let colon = text.lastIndex(of: ":") else { throw refuse("there is no port") }
+        guard let port = UInt16(text[text.index(after: colon)...]), port > 0 else {
+            throw refuse("the port is no number from 1 to 65535")
+        }
         var host = text[..<colon]
         if host.hasPrefix("["), host.hasSuffix("]") {
             host = host.dropFirst().dropLast()
         } else if host.contains(":") {
-            return nil  // an IPv6 address needs brackets, or its last group would be taken for the port
+            // Its last group would be taken for the port.
+            throw refuse("an IPv6 address needs brackets: \"[::1]:7000\"")
         }
-        guard !host.isEmpty, !host.utf8.contains(0) else { return nil }
+        guard !host.isEmpty else { throw refuse("there is no host before the port") }
+        guard host.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7f }) else {
+            throw refuse("the host contains a blank or a control character")
+        }
         self = .host(String(host), port: port)
     }
 
@@ -54,11 +62,25 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
 
 extension Endpoint: ExpressibleByStringLiteral {
     /// The endpoint that a literal names. A literal that names none is a programming error and stops the program;
-    /// for text from a configuration use `Endpoint(_:)`, which returns `nil`.
+    /// for text from elsewhere use `init(parsing:)`, which throws.
     public init(stringLiteral text: String) {
-        guard let endpoint = Endpoint(text) else {
-            preconditionFailure("\"\(text)\" is no endpoint; write \"host:port\", \"[ipv6]:port\" or \"unix:path\"")
+        do {
+            self = try Endpoint(parsing: text)
+        } catch {
+            fatalError("\(error)")  // the message of a precondition is not printed in release builds
         }
-        self = endpoint
+    }
+}
+
+/// Why a text is no endpoint.
+public struct EndpointError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// What was given.
+    public let text: String
+    /// What is wrong with it, for people.
+    public let reason: String
+
+    /// The text, the reason and what an endpoint looks like.
+    public var description: String {
+        "\"\(text)\" is no endpoint: \(reason) (write \"host:port\", \"[ipv6]:port\" or \"unix:path\")"
     }
 }

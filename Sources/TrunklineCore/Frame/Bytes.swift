@@ -27,7 +27,7 @@ public struct Bytes: Sendable {
 
     /// The UTF-8 bytes of `text`.
     @inlinable
-    public init(utf8 text: String) { self.init(Array(text.utf8)) }
+    public init(_ text: String) { self.init(Array(text.utf8)) }
 
     /// The bytes of `storage` in `range`, shared, not copied.
     @usableFromInline
@@ -103,9 +103,9 @@ extension Bytes: Hashable {
     }
 }
 
-extension Bytes: ExpressibleByStringLiteral, ExpressibleByArrayLiteral {
-    /// The UTF-8 bytes of a literal.
-    public init(stringLiteral text: String) { self.init(utf8: text) }
+extension Bytes: ExpressibleByStringInterpolation, ExpressibleByArrayLiteral {
+    /// The UTF-8 bytes of a literal, with interpolation or without.
+    public init(stringLiteral text: String) { self.init(Array(text.utf8)) }
 
     /// The bytes of a literal.
     public init(arrayLiteral bytes: UInt8...) { self.init(bytes) }

@@ -1,11 +1,14 @@
 extension FrameLayout {
     /// Appends `frame` to `output`. A ping, pong or cancel frame of type 0 gets the type of the role `ping` or `cancel`.
     ///
-    /// Throws `illegalLength` for a body that is too long or too short, `unknownType` for a type that does not fit its
-    /// field or where such a frame finds no role, and `malformed` for another number that does not fit its field.
+    /// Throws `illegalLength` for a body that is too long or too short; `unknownType` for a type that does not fit its
+    /// field, that is another role's, or where a ping or cancel frame finds no role; and `malformed` for another number
+    /// that does not fit its field, for a named field that the layout does not declare, and for a rejection where the
+    /// layout has no status.
     public func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
         let plan = outbound
         let type = try wireType(of: frame)
+        if frame.isRejection || !frame.fields.isEmpty { try checkFields(of: frame, plan) }
         let bodySize = frame.body.count
         guard outboundLimits.bodySizes.contains(bodySize) else { throw outboundLimits.illegalBody(bodySize) }
 
@@ -24,16 +27,47 @@ extension FrameLayout {
 
     @inline(__always)
     private func wireType(of frame: Frame) throws(FrameError) -> UInt32 {
-        if frame.type != 0 { return frame.type }
         switch frame.kind {
+        case .request:
+            // The answer would be taken for something else, and the caller would wait in vain.
+            if let role = roles.name(of: frame.type) { throw misuse(of: frame.type, by: role) }
+            return frame.type
+        case .push:
+            if let push = roles.push, !push.contains(frame.type) { throw misuse(of: frame.type, by: "no push") }
+            return frame.type
         case .ping, .pong:
-            if let ping = roles.ping { return ping }
+            if let type = frame.type != 0 ? frame.type : roles.ping { return type }
         case .cancel:
-            if let cancel = roles.cancel { return cancel }
-        default:
-            return 0
+            if let type = frame.type != 0 ? frame.type : roles.cancel { return type }
+        case .response, .part, .goAway:
+            return frame.type
         }
         throw FrameError(.unknownType, "the layout has no type for a \(frame.kind) frame")
+    }
+
+    private func misuse(of type: UInt32, by role: String) -> FrameError {
+        FrameError(.unknownType, "type 0x\(String(type, radix: 16)) is \(role) in this layout")
+    }
+
+    /// Refuses what would be lost without a word.
+    private func checkFields(of frame: borrowing Frame, _ plan: LayoutPlan) throws(FrameError) {
+        if frame.isRejection, plan.status == nil {
+            throw FrameError(.malformed, "the layout has no status field, so it cannot say that a frame is a rejection")
+        }
+        for field in frame.fields where !plan.named.contains(where: { $0.name == field.name }) {
+            throw FrameError(.malformed, "the layout has no field \"\(field.name)\"")
+        }
+    }
+}
+
+extension Roles {
+    /// What a request of type `type` would be taken for, if anything.
+    @inline(__always)
+    func name(of type: UInt32) -> String? {
+        if type == ping { return "the ping" }
+        if type == cancel { return "the cancellation" }
+        if let push, push.contains(type) { return "a push" }
+        return nil
     }
 }
 

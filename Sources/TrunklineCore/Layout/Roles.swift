@@ -20,6 +20,9 @@ extension Roles {
         self.ping = try Roles.single("ping", ping, in: plan.type)
         self.cancel = try Roles.single("cancel", cancel, in: plan.type)
         if ping != nil, ping == cancel { throw LayoutError("role cancel", "it is the same as the role ping") }
+        if cancel != nil, plan.serial == nil {
+            throw LayoutError("role cancel", "the layout has no serial field to say which request")
+        }
         self.push = try Roles.range("push", push, in: plan.type, "type")
         self.success = try Roles.range("success", success, in: plan.status, "status") ?? 0...0
         if let serials {

@@ -39,10 +39,11 @@ public final class SimulatedNetwork: Sendable {
     /// The network's time.
     public var clock: SimulatedClock { SimulatedClock(loop: loop) }
 
-    /// Runs `body` on the calling thread, which it blocks, until it returns and everything it set going has settled.
+    /// Runs `body` until it returns and everything it set going has settled, on a thread of its own.
     ///
-    /// A network can run several bodies, one after the other; time goes on where it stopped. When the simulation
-    /// cannot go on, the body's task is cancelled and left behind.
+    /// A network can run several bodies, one after the other; time goes on where it stopped. In between nothing happens:
+    /// a client of this network that is used outside `run` waits for ever. When the simulation cannot go on, the body's
+    /// task is cancelled and left behind.
     ///
     /// - Returns: what `body` returns.
     /// - Throws: what `body` throws, or a `SimulationError`. After `SimulationError.leftTheLoop` the network cannot be
@@ -50,21 +51,23 @@ public final class SimulatedNetwork: Sendable {
     public func run<Value: Sendable>(
         limits: SimulationLimits = SimulationLimits(),
         _ body: @escaping @Sendable () async throws -> Value
-    ) throws -> Value {
-        try loop.run(limits, body)
-    }
-
-    /// As `run` from code that may block, on a thread of its own: the caller's executor is free meanwhile.
-    public func run<Value: Sendable>(
-        limits: SimulationLimits = SimulationLimits(),
-        _ body: @escaping @Sendable () async throws -> Value
     ) async throws -> Value {
         try await withCheckedThrowingContinuation { continuation in
             let code = startThread(named: "simulation") {
-                continuation.resume(with: Result { try self.loop.run(limits, body) })
+                continuation.resume(with: Result { try self.runBlocking(limits: limits, body) })
             }
-            precondition(code == 0, "no thread for the simulation: error \(code)")
+            if code != 0 {
+                continuation.resume(throwing: TransportError(.system, errno: code, "the system has no thread left"))
+            }
         }
+    }
+
+    /// As `run`, on the calling thread, which it blocks: for code that is not asynchronous.
+    public func runBlocking<Value: Sendable>(
+        limits: SimulationLimits = SimulationLimits(),
+        _ body: @escaping @Sendable () async throws -> Value
+    ) throws -> Value {
+        try loop.run(limits, body)
     }
 
     // MARK: What happened

@@ -17,7 +17,7 @@ import TrunklineCore
 
     @Test func literalsTextAndArraysAreTheSameBytes() {
         #expect(("hé" as Bytes) == [0x68, 0xc3, 0xa9])
-        #expect(Bytes(utf8: "hé") == Bytes([0x68, 0xc3, 0xa9]))
+        #expect(Bytes("hé") == Bytes([0x68, 0xc3, 0xa9]))
         #expect(String("hé" as Bytes) == "hé")
         #expect(Array(Bytes([1, 2, 3]).dropFirst()) == [2, 3])
         #expect(Set([Bytes([1, 2]), [1, 2]]).count == 1)

@@ -35,7 +35,7 @@ func withServerAndClient(
 func ask(_ body: Bytes) -> Request { Request(type: 0x410, body: body) }
 
 /// A request that carries `number`.
-func ask(_ number: Int) -> Request { ask(Bytes(utf8: "\(number)")) }
+func ask(_ number: Int) -> Request { ask(Bytes("\(number)")) }
 
 /// A body of `count` bytes, all of them `byte`.
 func filled(_ count: Int, with byte: UInt8 = 7) -> Bytes { Bytes([UInt8](repeating: byte, count: count)) }
@@ -105,7 +105,7 @@ func simulate(
     _ body: @escaping @Sendable (SimulatedService, Client) async throws -> Void
 ) throws {
     let network = SimulatedNetwork(seed: seed, conditions: conditions)
-    try network.run {
+    try network.runBlocking {
         let server = try await network.startServer(
             at: "db:7000",
             speaking: layout,

@@ -160,7 +160,7 @@ struct LoopbackConnectionTests {
     @Test func aFactIsNotMissedByWhoIsAboutToWaitForIt() async throws {
         try await withServerAndClient { server, client in
             for round in 1...1000 {
-                let body = Bytes(utf8: "\(round)")
+                let body = Bytes("\(round)")
                 async let reply = client.send(ask(body))
                 try await server.waitForRequest { $0.body == body }
                 _ = try await reply

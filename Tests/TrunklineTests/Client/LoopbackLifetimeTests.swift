@@ -52,7 +52,7 @@ struct LoopbackLifetimeTests {
             async let first: Void = client.close()
             async let second: Void = client.close()
             await server.releaseHeld()
-            for (index, handle) in handles.enumerated() { try await expectBody(Bytes(utf8: "\(index)"), of: handle) }
+            for (index, handle) in handles.enumerated() { try await expectBody(Bytes("\(index)"), of: handle) }
             await first
             await second
             await client.close()
@@ -100,7 +100,7 @@ struct LoopbackLifetimeTests {
                         group.addTask {
                             do throws(ClientError) {
                                 let reply = try await client.send(ask(number))
-                                return reply.body == Bytes(utf8: "\(number)") ? "success" : "crossed"
+                                return reply.body == Bytes("\(number)") ? "success" : "crossed"
                             } catch { return "\(error.code) \(error.fate)" }
                         }
                         if number == round % 20 {

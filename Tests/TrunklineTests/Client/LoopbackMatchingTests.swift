@@ -61,7 +61,7 @@ struct LoopbackMatchingTests {
         }
         try await withLines(handler: handler) { server, client in
             let pushes = client.pushes()
-            let results = await client.send(all: (0..<1000).map { Request(body: Bytes(utf8: "\($0)")) })
+            let results = await client.send(all: (0..<1000).map { Request(body: Bytes("\($0)")) })
             #expect(results.compactMap { try? Int(String($0.get().body)) } == Array(0..<1000))
             for await frame in pushes.messages.prefix(1) { #expect(frame.body == "news") }
             #expect(await server.totalConnections == 1)
@@ -82,7 +82,7 @@ struct LoopbackMatchingTests {
     @Test func theRepliesOfCancelledRequestsAreSwallowedInTheirPlace() async throws {
         try await withLines(handler: { _ in .outOfOrder(window: 1000) }) { server, client in
             await server.pauseReading()
-            let handles = (0..<20).map { client.start(Request(body: Bytes(utf8: "\($0)"))) }
+            let handles = (0..<20).map { client.start(Request(body: Bytes("\($0)"))) }
             while !handles.allSatisfy({ $0.state == .written }) { await Task.yield() }
             for index in stride(from: 0, to: 20, by: 3) { handles[index].cancel() }
             for index in stride(from: 0, to: 20, by: 3) {
@@ -94,7 +94,7 @@ struct LoopbackMatchingTests {
             try await server.waitForRequests(20)
             await server.releaseHeld()
             for index in 0..<20 where index % 3 != 0 {
-                try await expectBody(Bytes(utf8: "\(index)"), of: handles[index])
+                try await expectBody(Bytes("\(index)"), of: handles[index])
             }
             #expect(await client.statistics.pending == 0)
             // "18" and the others that were given up; the last reply, "19", came behind them all.
@@ -106,12 +106,12 @@ struct LoopbackMatchingTests {
     @Test func aRequestThatWasNeverWrittenLeavesNoPlaceBehind() async throws {
         try await withLines { server, client in
             await server.stopAccepting()
-            let handles = (0..<6).map { client.start(Request(body: Bytes(utf8: "\($0)"))) }
+            let handles = (0..<6).map { client.start(Request(body: Bytes("\($0)"))) }
             while await client.statistics.pending < 6 { await Task.yield() }
             for index in [0, 2, 5] { handles[index].cancel() }
             for index in [0, 2, 5] { #expect(await failure(of: handles[index])?.fate == .notSent) }
             try await server.resumeAccepting()
-            for index in [1, 3, 4] { try await expectBody(Bytes(utf8: "\(index)"), of: handles[index]) }
+            for index in [1, 3, 4] { try await expectBody(Bytes("\(index)"), of: handles[index]) }
             #expect(await server.received.map { String($0.body) } == ["1", "3", "4"])
         }
     }
@@ -129,8 +129,8 @@ struct LoopbackMatchingTests {
                 await server.disconnectAll(reset: reset)
                 _ = await lost[0].outcome
                 for number in 0..<2 {
-                    let reply = try await client.send(Request(body: Bytes(utf8: "\(number)")))
-                    #expect(reply.body == Bytes(utf8: "\(number)"))
+                    let reply = try await client.send(Request(body: Bytes("\(number)")))
+                    #expect(reply.body == Bytes("\(number)"))
                 }
             }
         }
@@ -141,7 +141,7 @@ struct LoopbackMatchingTests {
             for number in 0..<3 {
                 // The second reply to one may come in time for the next: in order there is no telling them apart, so
                 // wait until it has come.
-                _ = try await client.send(Request(body: Bytes(utf8: "\(number)")))
+                _ = try await client.send(Request(body: Bytes("\(number)")))
                 while await client.statistics.unknownResponses <= number { await Task.yield() }
             }
             #expect(await client.statistics.unknownResponses == 3)
@@ -181,13 +181,13 @@ struct LoopbackMatchingTests {
                         var outcomes: [String] = []
                         for round in 0..<10 {
                             let number = worker * 10 + round
-                            let handle = client.start(Request(type: 16, body: Bytes(utf8: "\(number)")))
+                            let handle = client.start(Request(type: 16, body: Bytes("\(number)")))
                             if number % 20 == 0 {
                                 while handle.state == .queued { await Task.yield() }
                                 handle.cancel()
                             }
                             do throws(ClientError) {
-                                let isMine = try await handle.value.body == Bytes(utf8: "\(number)")
+                                let isMine = try await handle.value.body == Bytes("\(number)")
                                 outcomes.append(isMine ? "success" : "crossed")
                             } catch { outcomes.append("\(error.code)") }
                         }
@@ -216,10 +216,10 @@ struct LoopbackMatchingTests {
             for handle in held.prefix(100) { handle.cancel() }
             for handle in held.prefix(100) { #expect(await failure(of: handle)?.fate == .unknown) }
             let last = client.start(Request(type: 16, body: "held"))  // takes the last serial, and fills the window
-            let waiting = (0..<50).map { client.start(Request(type: 16, body: Bytes(utf8: "\($0)"))) }
+            let waiting = (0..<50).map { client.start(Request(type: 16, body: Bytes("\($0)"))) }
             for (index, handle) in waiting.enumerated() {
                 let reply = try await handle.value
-                #expect(reply.body == Bytes(utf8: "\(index)"))
+                #expect(reply.body == Bytes("\(index)"))
             }
             for handle in held.dropFirst(100) + [last] {
                 let reply = try await handle.value

@@ -8,7 +8,7 @@ struct LoopbackPushTests {
     /// Answers "flood" with a thousand numbered pushes and then an echo.
     private static let flood: LoopbackServer.Handler = { request in
         guard request.body == "flood" else { return .echo }
-        return .sequence((0..<1000).map { .push(Frame(.push, type: 2, body: Bytes(utf8: "\($0)"))) } + [.echo])
+        return .sequence((0..<1000).map { .push(Frame(.push, type: 2, body: Bytes("\($0)"))) } + [.echo])
     }
 
     /// What `stream` gives until its end, in words.
@@ -95,7 +95,7 @@ struct LoopbackPushTests {
             try await client.connect()
             for round in 0..<3 {
                 try await server.waitForConnections(1)
-                try await server.push(Frame(.push, type: 2, body: Bytes(utf8: "\(round)")))
+                try await server.push(Frame(.push, type: 2, body: Bytes("\(round)")))
                 // Behind the push on the same link.
                 try await expectEcho("barrier", by: client)
                 if round < 2 { await server.disconnectAll(reset: round == 0) }
@@ -109,7 +109,7 @@ struct LoopbackPushTests {
 
     @Test func aStreamOfATypeGetsThatTypeOnly() async throws {
         let handler: LoopbackServer.Handler = { _ in
-            .sequence((2..<8).map { .push(Frame(.push, type: $0, body: Bytes(utf8: "\($0)"))) } + [.echo])
+            .sequence((2..<8).map { .push(Frame(.push, type: $0, body: Bytes("\($0)"))) } + [.echo])
         }
         try await withServerAndClient(handler: handler) { _, client in
             let (one, some, all) = (client.pushes(ofType: 3), client.pushes(ofTypes: 4...6), client.pushes())

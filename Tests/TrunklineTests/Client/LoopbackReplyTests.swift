@@ -23,7 +23,7 @@ struct LoopbackReplyTests {
             let crossed = try await withThrowingTaskGroup(of: Bool.self) { group in
                 for number in 0..<10_000 {
                     group.addTask {
-                        try await client.send(ask(number)).body != Bytes(utf8: "\(number)")
+                        try await client.send(ask(number)).body != Bytes("\(number)")
                     }
                 }
                 return try await group.reduce(into: 0) { $0 += $1 ? 1 : 0 }

@@ -74,7 +74,7 @@ struct LoopbackRequestTests {
             let cancel = try await server.waitForCancel(of: request.serial)
             #expect(cancel.body.isEmpty)
             // The other serial goes round; the one in quarantine is skipped.
-            for number in 0..<5 { try await expectEcho(Bytes(utf8: "\(number)"), by: client) }
+            for number in 0..<5 { try await expectEcho(Bytes("\(number)"), by: client) }
             #expect(await Set(server.received.dropFirst(2).map(\.serial)) == [request.serial == 1 ? 2 : 1])
             #expect(await client.statistics.heldSerials == 1)
             await server.releaseHeld()
@@ -170,7 +170,7 @@ struct LoopbackRequestTests {
             }
         }
         try await withServerAndClient(speaking: strictLayout, handler: handler) { _, client in
-            var requests = ["a", "r1", "s1", "b", "r2", "s2"].map { Request(type: 7, body: Bytes(utf8: $0)) }
+            var requests = ["a", "r1", "s1", "b", "r2", "s2"].map { Request(type: 7, body: Bytes($0)) }
             requests.insert(Request(type: 0x1_0000, body: "too large a type"), at: 3)
             let results = await client.send(all: requests)
             let texts = results.map { result -> String in
@@ -227,7 +227,7 @@ struct LoopbackRequestTests {
 
         func encode() throws -> Bytes {
             if text.isEmpty { throw Malformed(text: text) }
-            return Bytes(utf8: text)
+            return Bytes(text)
         }
 
         static func decode(_ response: Frame) throws -> Int {
@@ -261,7 +261,7 @@ struct LoopbackRequestTests {
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for number in 0..<50 {
                     group.addTask(executorPreference: client.executor) {
-                        for round in 0..<20 { try await expectEcho(Bytes(utf8: "\(number) \(round)"), by: client) }
+                        for round in 0..<20 { try await expectEcho(Bytes("\(number) \(round)"), by: client) }
                     }
                 }
                 try await group.waitForAll()

@@ -36,7 +36,7 @@ struct StormTests {
         func note(_ number: Int, _ result: Result<Frame, ClientError>) {
             switch result {
             case .success(let reply):
-                ends[reply.body == Bytes(utf8: "\(number)") ? .success : .crossed, default: 0] += 1
+                ends[reply.body == Bytes("\(number)") ? .success : .crossed, default: 0] += 1
             case .failure(let error): ends[.failure(error.code, error.fate), default: 0] += 1
             }
         }
@@ -144,7 +144,7 @@ struct StormTests {
                 var cancelled = 0
                 for (number, task) in tasks.enumerated() {
                     switch await task.value {
-                    case .success(let reply): #expect(reply.body == Bytes(utf8: "\(number)"), "round \(round)")
+                    case .success(let reply): #expect(reply.body == Bytes("\(number)"), "round \(round)")
                     case .failure(let error):
                         #expect(error.code == .cancelled)
                         #expect(number % 2 == 0)

@@ -11,7 +11,7 @@ struct ClientTests {
             try await withThrowingTaskGroup { group in
                 for number in 0..<2000 {
                     group.addTask {
-                        let body = Bytes(utf8: "\(number)")
+                        let body = Bytes("\(number)")
                         let reply = try await client.send(Request(type: 0x410, body: body))
                         #expect(reply.body == body)
                     }
@@ -30,11 +30,11 @@ struct ClientTests {
             let bodies = try await withTaskExecutorPreference(client.executor) {
                 var bodies: [Bytes] = []
                 for index in 0..<100 {
-                    bodies.append(try await client.send(Request(type: 0x410, body: Bytes(utf8: "\(index)"))).body)
+                    bodies.append(try await client.send(Request(type: 0x410, body: Bytes("\(index)"))).body)
                 }
                 return bodies
             }
-            #expect(bodies == (0..<100).map { Bytes(utf8: "\($0)") })
+            #expect(bodies == (0..<100).map { Bytes("\($0)") })
         }
     }
 
@@ -127,7 +127,7 @@ struct ClientTests {
                 await withTaskGroup(of: Void.self) { group in
                     for number in 0..<200 {
                         group.addTask {
-                            let body = Bytes(utf8: "\(number)")
+                            let body = Bytes("\(number)")
                             do throws(ClientError) {
                                 let reply = try await client.send(Request(type: 0x410, body: body))
                                 #expect(reply.body == body)
@@ -239,7 +239,7 @@ struct ClientTests {
         try await withServerAndClient { server, client in
             let buffering = PushBuffering(maximumCount: 4, overflow: .suspendReading)
             let pushes = client.pushes(ofType: 2, buffering: buffering)
-            let frames = (0..<500).map { Frame(.push, type: 2, body: Bytes(utf8: "\($0)")) }
+            let frames = (0..<500).map { Frame(.push, type: 2, body: Bytes("\($0)")) }
             await server.script(.sequence([.echo] + frames.map { .inPieces(of: 100, .push($0)) }))
             _ = try await client.send(Request(type: 0x410))
             var texts: [String] = []
@@ -256,7 +256,7 @@ struct ClientTests {
         try await withServerAndClient(clientOptions: options, handler: { _ in .outOfOrder(window: 100) }) {
             server,
             client in
-            let handles = (0..<6).map { client.start(Request(type: 0x410, body: Bytes(utf8: "\($0)"))) }
+            let handles = (0..<6).map { client.start(Request(type: 0x410, body: Bytes("\($0)"))) }
             let error = await failure { () throws(ClientError) in try await handles[5].value }
             #expect(error?.code == .overloaded)
             #expect(error?.fate == .notSent)
@@ -268,7 +268,7 @@ struct ClientTests {
             }
             for (index, handle) in handles.prefix(5).enumerated() {
                 let reply = try await handle.value
-                #expect(reply.body == Bytes(utf8: "\(index)"))
+                #expect(reply.body == Bytes("\(index)"))
             }
         }
     }

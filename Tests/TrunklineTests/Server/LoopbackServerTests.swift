@@ -195,7 +195,7 @@ struct LoopbackServerTests {
     @Test func theJournalKeepsTheLatestFrames() async throws {
         let options = LoopbackServer.Options { $0.recordedFrames = 3 }
         try await withServerAndClient(options: options) { server, client in
-            for index in 0..<5 { _ = try await client.send(Request(type: 0x410, body: Bytes(utf8: "\(index)"))) }
+            for index in 0..<5 { _ = try await client.send(Request(type: 0x410, body: Bytes("\(index)"))) }
             #expect(await server.received.map { String($0.body) } == ["2", "3", "4"])
             #expect(await server.journal.requestCount == 5)
             await server.forget()

@@ -175,7 +175,7 @@ struct ReactionTests {
 
     @Test func repliesOutOfOrderReachTheirRequests() async throws {
         try await withServerAndClient(handler: { _ in .shuffled(window: 10, seed: 1) }) { _, client in
-            let results = await client.send(all: (0..<100).map { Request(type: 0x410, body: Bytes(utf8: "\($0)")) })
+            let results = await client.send(all: (0..<100).map { Request(type: 0x410, body: Bytes("\($0)")) })
             #expect(results.compactMap { try? String($0.get().body) } == (0..<100).map(String.init))
         }
     }
@@ -216,7 +216,7 @@ struct ReactionTests {
     @Test(arguments: [1, 2, 5, 13])
     func aReplyInPiecesIsPutTogether(size: Int) async throws {
         try await withServerAndClient(handler: { _ in .inPieces(of: size) }) { _, client in
-            let requests = (0..<20).map { Request(type: 0x410, body: Bytes(utf8: "a body of some length \($0)")) }
+            let requests = (0..<20).map { Request(type: 0x410, body: Bytes("a body of some length \($0)")) }
             let results = await client.send(all: requests)
             #expect(results.compactMap { try? $0.get().body } == requests.map(\.body))
         }

@@ -98,7 +98,7 @@ struct ServerLoadTests {
                     group.addTask {
                         try await withClient(to: server.endpoint, speaking: .standard) { client in
                             for index in 0..<20 {
-                                let body = Bytes(utf8: "\(number) \(index)")
+                                let body = Bytes("\(number) \(index)")
                                 let reply = try await client.send(Request(type: 0x410, body: body))
                                 #expect(reply.body == body)
                             }

@@ -109,7 +109,7 @@ private struct Life {
     private func call(_ number: UInt64, _ service: SimulatedService, _ client: Client) async -> [Outcome] {
         var random = random(1000 + number)
         let size = Int.random(in: 0..<8, using: &random) == 0 ? 1500 : Int.random(in: 0...60, using: &random)
-        let body = Bytes(utf8: "\(number) " + String(repeating: "x", count: size))
+        let body = Bytes("\(number) " + String(repeating: "x", count: size))
         let delay = Duration.microseconds(Int.random(in: 0...40_000, using: &random))
         try? await service.pass(.microseconds(Int.random(in: 0...120_000, using: &random)))
         switch Int.random(in: 0..<8, using: &random) {
@@ -145,7 +145,7 @@ private struct Life {
             }
             return [Outcome(body: body, isOneWay: true, result: posted)]
         default:
-            let bodies = (0..<4).map { Bytes(utf8: "\(number) \($0)") }
+            let bodies = (0..<4).map { Bytes("\(number) \($0)") }
             let results = await client.send(all: bodies.map { ask($0) })
             return zip(bodies, results).map { Outcome(body: $0, result: $1) }
         }
@@ -195,7 +195,7 @@ private struct Life {
     func run() throws -> Report {
         let network = SimulatedNetwork(seed: seed, conditions: conditions)
         let layout = isNarrow ? standardLayout(serials: 50...53) : .standard
-        let (outcomes, received, facts) = try network.run {
+        let (outcomes, received, facts) = try network.runBlocking {
             let server = try await LoopbackServer.start(
                 at: network.address("db"),
                 knownAs: "db:7000",

@@ -601,7 +601,7 @@ struct ClientSimulationTests {
                             try? await service.pass(.microseconds(number * 50))
                             do throws(ClientError) {
                                 let reply = try await client.send(ask(number))
-                                return reply.body == Bytes(utf8: "\(number)") ? "success" : "crossed"
+                                return reply.body == Bytes("\(number)") ? "success" : "crossed"
                             } catch { return "\(error.code) \(error.fate)" }
                         }
                     }
@@ -706,7 +706,7 @@ struct ClientSimulationTests {
 
     /// They were still in the inbox when the link was given up, and went with it.
     @Test func framesBeforeAViolationAreNotLost() throws {
-        let pushes = (1...5).map { Reaction.push(Frame(.push, type: 1, body: Bytes(utf8: "\($0)"))) }
+        let pushes = (1...5).map { Reaction.push(Frame(.push, type: 1, body: Bytes("\($0)"))) }
         try simulate(speaking: strictLayout, handler: { _ in .sequence(pushes + [.garbage([1, 2, 3, 4])]) }) {
             service,
             _ in

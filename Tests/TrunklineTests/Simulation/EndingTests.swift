@@ -11,7 +11,7 @@ struct EndingTests {
     /// frame again although the server had begun to read it.
     @Test func closingAtOnceDoesNotCallAHalfWrittenFrameUnsent() throws {
         let network = SimulatedNetwork(seed: 1)
-        try network.run {
+        try network.runBlocking {
             let server = try await network.startServer(at: "db:7000", speaking: .standard) { _ in .noReply }
             let connection = Connection(to: "db:7000", speaking: .standard, on: network.loops)
             try await connection.write(Frame(.request, type: 0x410))
@@ -35,7 +35,7 @@ struct EndingTests {
     /// A handle outlives its client. What had not been written is `notSent` then, and may be sent again elsewhere.
     @Test func handlesOfAClientThatWasLetGoAreToldTheTruth() throws {
         let network = SimulatedNetwork(seed: 1)
-        try network.run {
+        try network.runBlocking {
             let server = try await network.startServer(at: "db:7000", speaking: .standard) { _ in .noReply }
             var client: Client? = Client(to: "db:7000", speaking: .standard, on: network.loops)
             let written = client?.start(ask("a"))
@@ -89,7 +89,7 @@ struct EndingTests {
     /// A stream of states that nobody iterates was kept until the connection was closed.
     @Test func statesThatNobodyReadsAreForgotten() throws {
         let network = SimulatedNetwork(seed: 1)
-        try network.run {
+        try network.runBlocking {
             let connection = Connection(to: "db:7000", speaking: .standard, on: network.loops)
             for _ in 0..<10 { _ = connection.states }
             try await network.clock.sleep(for: .seconds(1))
@@ -101,7 +101,7 @@ struct EndingTests {
     /// Every ping of a server that does not read left a pong in the queue.
     @Test func aServerThatPingsAndNeverReadsGetsFewPongs() throws {
         let network = SimulatedNetwork(seed: 1)
-        try network.run {
+        try network.runBlocking {
             let codec = AnsweringCodec()
             let server = try await network.startServer(at: "db:7000", speaking: codec)
             let client = Client(to: "db:7000", speaking: codec, on: network.loops)

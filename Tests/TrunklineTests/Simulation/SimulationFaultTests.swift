@@ -13,7 +13,7 @@ import TrunklineIO
     ) throws {
         let network = SimulatedNetwork(seed: seed)
         let server = TestServer(on: network.loop)
-        try network.run {
+        try network.runBlocking {
             try await server.listen(on: network.address("db"))
             let peer = TestPeer(on: network.loop)
             try await peer.connect(to: network.address("db"))
@@ -126,7 +126,7 @@ import TrunklineIO
         for seed in 0..<50 as Range<UInt64> {
             let network = SimulatedNetwork(seed: seed)
             let server = TestServer(on: network.loop)
-            try network.run {
+            try network.runBlocking {
                 try await server.listen(on: network.address("db"))
                 let peer = TestPeer(on: network.loop)
                 await withTaskGroup(of: Void.self) { group in
@@ -138,7 +138,7 @@ import TrunklineIO
                 }
                 for peer in await server.peers { await peer.close() }
             }
-            try network.run { for peer in await server.peers { await peer.close() } }
+            try network.runBlocking { for peer in await server.peers { await peer.close() } }
             #expect(network.openLinks == 0, "seed \(seed)")
         }
     }
@@ -148,7 +148,7 @@ import TrunklineIO
         for seed in 0..<300 as Range<UInt64> {
             let network = SimulatedNetwork(seed: seed)
             let server = TestServer(on: network.loop)
-            try network.run {
+            try network.runBlocking {
                 try await server.listen(on: network.address("db"))
                 let peers = (0..<4).map { _ in TestPeer(on: network.loop) }
                 await withTaskGroup(of: Void.self) { group in

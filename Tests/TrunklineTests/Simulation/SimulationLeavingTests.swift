@@ -13,7 +13,7 @@ import Testing
                 limits.grace = .seconds(20)
                 let network = SimulatedNetwork(seed: 1)
                 do {
-                    try network.run(limits: limits, body)
+                    try network.runBlocking(limits: limits, body)
                     continuation.resume(returning: nil)
                 } catch {
                     continuation.resume(returning: error as? SimulationError)
@@ -45,9 +45,9 @@ import Testing
                 var limits = SimulationLimits()
                 limits.grace = .seconds(20)
                 let network = SimulatedNetwork(seed: 3)
-                try? network.run(limits: limits) { try await Task.sleep(for: .milliseconds(5)) }
+                try? network.run(limits: limits) { try Task.sleep(for: .milliseconds(5)) }
                 do {
-                    try network.run {}
+                    try network.runBlocking {}
                     continuation.resume(returning: nil)
                 } catch { continuation.resume(returning: error as? SimulationError) }
             }
@@ -60,7 +60,7 @@ import Testing
             Thread.detachNewThread {
                 let network = SimulatedNetwork(seed: 4)
                 do {
-                    try network.run {
+                    try network.runBlocking {
                         let outside = Task.detached { try await network.clock.sleep(for: .seconds(1)) }
                         for _ in 0..<200 {
                             usleep(1000)

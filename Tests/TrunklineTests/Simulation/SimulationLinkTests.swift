@@ -16,7 +16,7 @@ import TrunklineIO
             let network = SimulatedNetwork(seed: seed, conditions: conditions)
             let sent = pattern(600)
             let server = TestServer(on: network.loop)
-            let received = try network.run {
+            let received = try network.runBlocking {
                 try await server.listen(on: network.address("db"))
                 let peer = TestPeer(on: network.loop)
                 try await peer.connect(to: network.address("db"))
@@ -42,7 +42,7 @@ import TrunklineIO
         conditions.receiveWindow = 500
         let network = SimulatedNetwork(seed: 1, conditions: conditions)
         let server = TestServer(on: network.loop, echoes: false)
-        try network.run {
+        try network.runBlocking {
             try await server.listen(on: network.address("db"))
             let peer = TestPeer(on: network.loop)
             try await peer.connect(to: network.address("db"))
@@ -65,7 +65,7 @@ import TrunklineIO
         conditions.receiveWindow = 200
         let network = SimulatedNetwork(seed: 2, conditions: conditions)
         let server = TestServer(on: network.loop)
-        try network.run {
+        try network.runBlocking {
             try await server.listen(on: network.address("db"))
             let peer = TestPeer(on: network.loop)
             try await peer.connect(to: network.address("db"), reading: false)
@@ -84,7 +84,7 @@ import TrunklineIO
         conditions.bandwidth = 1000
         let network = SimulatedNetwork(seed: 3, conditions: conditions)
         let server = TestServer(on: network.loop, echoes: false)
-        try network.run {
+        try network.runBlocking {
             try await server.listen(on: network.address("db"))
             let peer = TestPeer(on: network.loop)
             try await peer.connect(to: network.address("db"))
@@ -100,7 +100,7 @@ import TrunklineIO
         for seed in 0..<50 as Range<UInt64> {
             let network = SimulatedNetwork(seed: seed)
             let server = TestServer(on: network.loop, echoes: false)
-            let (bytes, events) = try network.run {
+            let (bytes, events) = try network.runBlocking {
                 try await server.listen(on: network.address("db"))
                 let peer = TestPeer(on: network.loop)
                 try await peer.connect(to: network.address("db"))
@@ -121,7 +121,7 @@ import TrunklineIO
     @Test func lettingGoOfATransportClosesIt() throws {
         let network = SimulatedNetwork(seed: 4)
         let server = TestServer(on: network.loop, echoes: false)
-        try network.run {
+        try network.runBlocking {
             try await server.listen(on: network.address("db"))
             let peer = TestPeer(on: network.loop)
             try await peer.connect(to: network.address("db"))
@@ -140,7 +140,7 @@ import TrunklineIO
         do {
             let server = TestServer(on: network.loop)
             let peer = TestPeer(on: network.loop)
-            try network.run {
+            try network.runBlocking {
                 try await server.listen(on: network.address("db"))
                 try await peer.connect(to: network.address("db"))
             }
@@ -157,7 +157,7 @@ import TrunklineIO
             loop = network.loop
             let server = TestServer(on: network.loop)
             let peer = TestPeer(on: network.loop)
-            try network.run {
+            try network.runBlocking {
                 try await server.listen(on: network.address("db"))
                 try await peer.connect(to: network.address("db"))
                 await peer.write([1, 2, 3])
@@ -169,7 +169,7 @@ import TrunklineIO
     @Test func closingWithUnreadBytesResets() throws {
         let network = SimulatedNetwork(seed: 6)
         let server = TestServer(on: network.loop, echoes: false)
-        try network.run {
+        try network.runBlocking {
             try await server.listen(on: network.address("db"))
             let peer = TestPeer(on: network.loop)
             try await peer.connect(to: network.address("db"))
@@ -186,7 +186,7 @@ import TrunklineIO
     @Test func writingToAPeerThatIsGoneResets() throws {
         let network = SimulatedNetwork(seed: 7)
         let server = TestServer(on: network.loop, echoes: false)
-        try network.run {
+        try network.runBlocking {
             try await server.listen(on: network.address("db"))
             let peer = TestPeer(on: network.loop)
             try await peer.connect(to: network.address("db"))
@@ -204,7 +204,7 @@ import TrunklineIO
     @Test func aResetDiscardsWhatWasNotRead() throws {
         let network = SimulatedNetwork(seed: 8)
         let server = TestServer(on: network.loop, echoes: false)
-        try network.run {
+        try network.runBlocking {
             try await server.listen(on: network.address("db"))
             let peer = TestPeer(on: network.loop)
             try await peer.connect(to: network.address("db"))
@@ -224,7 +224,7 @@ import TrunklineIO
     @Test func nobodyListeningRefuses() throws {
         let network = SimulatedNetwork(seed: 9)
         let server = TestServer(on: network.loop)
-        try network.run {
+        try network.runBlocking {
             let peer = TestPeer(on: network.loop)
             let first = await #expect(throws: TransportError.self) { try await peer.connect(to: network.address("db")) }
             #expect(first?.code == .refused)
@@ -245,7 +245,7 @@ import TrunklineIO
             .loopback(port: 0), .unix(path: "/run/db.sock"),
             .ipv6([UInt8](repeating: 0, count: 15) + [1], port: 7000, scope: 0),
         ]
-        try network.run {
+        try network.runBlocking {
             for address in addresses {
                 let server = TestServer(on: network.loop)
                 let actual = try await server.listen(on: address)
@@ -275,7 +275,7 @@ import TrunklineIO
                 network.loop.resolve(name, port: 7) { continuation.resume(returning: $0) }
             }
         }
-        try network.run {
+        try network.runBlocking {
             let known = try await resolve("db1").get()
             let cluster = try await resolve("cluster").get()
             let literal = try await resolve("192.168.1.2").get()

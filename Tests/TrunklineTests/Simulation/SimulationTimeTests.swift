@@ -11,7 +11,7 @@ import TrunklineIO
         let network = SimulatedNetwork(seed: seed)
         network.recordsTrace = true
         let server = TestServer(on: network.loop)
-        try network.run {
+        try network.runBlocking {
             try await server.listen(on: network.address("db"))
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for index in 0..<5 {
@@ -50,14 +50,14 @@ import TrunklineIO
     @Test func aDayOfSleepTakesNoRealTime() throws {
         let network = SimulatedNetwork(seed: 1)
         let began = ContinuousClock.now
-        try network.run { try await network.clock.sleep(for: .seconds(86_000)) }
+        try network.runBlocking { try await network.clock.sleep(for: .seconds(86_000)) }
         #expect(network.clock.now.offset == .seconds(86_000))
         #expect(ContinuousClock.now - began < .seconds(5))
     }
 
     @Test func sleepersWakeInTheOrderOfTheirDeadlines() throws {
         let network = SimulatedNetwork(seed: 2)
-        let woken = try network.run {
+        let woken = try network.runBlocking {
             await withTaskGroup(of: Int.self) { group in
                 for index in [5, 3, 9, 1, 7] {
                     group.addTask {
@@ -73,7 +73,7 @@ import TrunklineIO
 
     @Test func aCancelledSleepEndsAtOnce() throws {
         let network = SimulatedNetwork(seed: 3)
-        let result = try network.run {
+        let result = try network.runBlocking {
             await withTaskGroup(of: Bool.self) { group in
                 group.addTask {
                     do {
@@ -118,7 +118,7 @@ import TrunklineIO
         }
         let network = SimulatedNetwork(seed: 11)
         let counter = Counter()
-        let sum = try network.run {
+        let sum = try network.runBlocking {
             async let a = counter.add(after: .seconds(1), on: network.clock)
             async let b = counter.add(after: .seconds(1), on: network.clock)
             let pinned = Task(executorPreference: network.executor) {
@@ -132,14 +132,14 @@ import TrunklineIO
     @Test func whatTheBodyThrowsIsThrown() {
         let network = SimulatedNetwork(seed: 4)
         #expect(throws: CancellationError.self) {
-            try network.run { throw CancellationError() }
+            try network.runBlocking { throw CancellationError() }
         }
     }
 
     @Test func aNetworkRunsSeveralBodies() throws {
         let network = SimulatedNetwork(seed: 5)
-        let first = try network.run { 1 }
-        let second = try network.run {
+        let first = try network.runBlocking { 1 }
+        let second = try network.runBlocking {
             try await network.clock.sleep(for: .seconds(1))
             return 2
         }
@@ -149,14 +149,14 @@ import TrunklineIO
     @Test func aTaskMadeBeforeTheRunRunsInIt() throws {
         let network = SimulatedNetwork(seed: 6)
         let task = Task(executorPreference: network.executor) { 42 }
-        let value = try network.run { await task.value }
+        let value = try network.runBlocking { await task.value }
         #expect(value == 42)
     }
 
     @Test func aBodyThatNothingWakesIsDeadlocked() {
         let network = SimulatedNetwork(seed: 7)
         #expect {
-            try network.run {
+            try network.runBlocking {
                 let (stream, continuation) = AsyncStream<Int>.makeStream()
                 for await _ in stream {}
                 continuation.finish()
@@ -180,7 +180,7 @@ import TrunklineIO
         }
         let network = SimulatedNetwork(seed: 9)
         #expect {
-            try network.run(limits: limits) {
+            try network.runBlocking(limits: limits) {
                 while true { try await network.clock.sleep(for: .seconds(1)) }
             }
         } throws: {
@@ -202,7 +202,7 @@ import TrunklineIO
         let network = SimulatedNetwork(seed: 10)
         let loop = network.loop
         let log = Log()
-        try network.run {
+        try network.runBlocking {
             let note: @Sendable (String) -> Void = { log.lines.append("\($0) \(loop.now.nanoseconds)") }
             let targets = ["a", "b", "c"].map { Target($0, note: note) }
             let timers = targets.map { LoopTimer(target: $0) }
@@ -231,7 +231,7 @@ import TrunklineIO
             let network = SimulatedNetwork(seed: seed)
             let loop = network.loop
             let log = Log()
-            try network.run {
+            try network.runBlocking {
                 loop.schedule(
                     Work {
                         loop.scheduleAtEndOfTurn(Work { log.lines.append("end") })
@@ -248,7 +248,7 @@ import TrunklineIO
         let began = ContinuousClock.now
         for seed in 0..<200 as Range<UInt64> {
             let network = SimulatedNetwork(seed: seed)
-            try network.run {
+            try network.runBlocking {
                 await withTaskGroup(of: Void.self) { group in
                     for index in 0..<50 {
                         group.addTask { try? await network.clock.sleep(for: .milliseconds(index)) }
