@@ -46,7 +46,9 @@ extension Client: @preconcurrency MailboxOwner {
                 cancel(ticket, .cancelled, "cancelled with all others")
             }
         case .subscribe(let channel):
-            if phase == .closed { channel.finish() } else { channels.append(channel) }
+            guard phase != .closed else { return channel.finish() }
+            channels.append(channel)
+            if phase == .open { ownedConnection.want() }
         case .unsubscribe(let channel):
             channels.removeAll { $0 === channel }
             updateReading()

@@ -4,7 +4,7 @@ extension Client {
     /// Everything that the server pushes from now on.
     ///
     /// The stream listens from this call on, also before it is iterated, and outlives reconnects; it ends when the
-    /// client is closed. It does not keep the client alive.
+    /// client is closed. It connects if there is no link. It does not keep the client alive.
     public nonisolated func pushes(buffering: PushBuffering = PushBuffering()) -> PushStream {
         subscribe(nil, buffering)
     }

@@ -38,21 +38,9 @@ package struct RequestTable<Waiter> {
     @usableFromInline var deadlines = DeadlineQueue()
     /// Serial matching: who holds which serial. `nil` for in-order protocols.
     @usableFromInline var serials: SerialAllocator?
-    /// In-order matching: every admitted request whose response has not come, given up or not.
-    @usableFromInline var order = Deque<Place>()
+    /// In-order matching: whose response comes next.
+    @usableFromInline var order = ResponseOrder()
     @usableFromInline let quarantine: Duration
-
-    @usableFromInline
-    struct Place: Sendable {
-        @usableFromInline let ticket: Ticket
-        @usableFromInline let position: OutboundPosition
-
-        @usableFromInline
-        init(ticket: Ticket, position: OutboundPosition) {
-            self.ticket = ticket
-            self.position = position
-        }
-    }
 
     @usableFromInline
     package init(matching: ResponseMatching, quarantine: Duration) {
@@ -126,7 +114,7 @@ package struct RequestTable<Waiter> {
                 guard let serial = serials?.take(for: ticket) else { return false }
                 entry.serial = serial
             } else {
-                order.append(Place(ticket: ticket, position: position))
+                order.append(ticket, at: position)
             }
         }
         entry.position = position
@@ -177,10 +165,9 @@ package struct RequestTable<Waiter> {
 
     @inlinable
     mutating func answerInOrder(_ unstarted: OutboundPosition) -> Answer {
-        guard let place = order.first, place.position < unstarted else { return .unknown }
-        _ = order.popFirst()
-        guard let entry = entries.remove(place.ticket) else { return .late }
-        return .resume(place.ticket, entry.waiter)
+        guard let ticket = order.popFirst(before: unstarted) else { return .unknown }
+        guard let entry = entries.remove(ticket) else { return .late }
+        return .resume(ticket, entry.waiter)
     }
 
     /// What giving a request up asks for.
@@ -203,7 +190,7 @@ package struct RequestTable<Waiter> {
     ) -> Cancellation {
         guard let entry = entries.remove(ticket) else { return .none }
         guard entry.position != 0 && hasStarted(entry.position) else {
-            forgetUnsent(ticket, entry)
+            forgetUnsent(entry)
             return .notSent(entry.waiter, entry.position)
         }
         if entry.expectsResponse { serials?.quarantine(entry.serial, until: now.advanced(by: quarantine)) }
@@ -214,17 +201,17 @@ package struct RequestTable<Waiter> {
     @usableFromInline
     package mutating func take(_ ticket: Ticket) -> Waiter? {
         guard let entry = entries.remove(ticket) else { return nil }
-        if entry.expectsResponse { forgetUnsent(ticket, entry) }
+        if entry.expectsResponse { forgetUnsent(entry) }
         return entry.waiter
     }
 
     /// Nothing of it was sent, so nothing of it will be answered.
-    private mutating func forgetUnsent(_ ticket: Ticket, _ entry: Entry) {
+    private mutating func forgetUnsent(_ entry: Entry) {
         guard entry.position != 0, entry.expectsResponse else { return }
         if serials != nil {
             serials?.release(entry.serial)
         } else {
-            order.removeAll { $0.ticket == ticket }
+            order.drop(entry.position)
         }
     }
 
@@ -239,7 +226,7 @@ package struct RequestTable<Waiter> {
             if entry.expectsResponse { serials?.release(entry.serial) }
             lost.append((ticket, entry.waiter))
         }
-        order.removeAll { hasStarted($0.position) }
+        order.removeAll { hasStarted($0) }
         serials?.linkLost()
         return lost
     }
@@ -253,7 +240,7 @@ package struct RequestTable<Waiter> {
             entries.remove(ticket)
             if entry.expectsResponse, entry.position != 0 { serials?.release(entry.serial) }
         }
-        order.removeAll()
+        order = ResponseOrder()
         serials?.linkLost()
         return all
     }

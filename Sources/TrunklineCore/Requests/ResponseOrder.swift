@@ -1,0 +1,68 @@
+/// In-order matching: every request that went out, or is about to, and whose response has not come, given up or not.
+@usableFromInline
+package struct ResponseOrder: Sendable {
+    @usableFromInline var places = Deque<Place>()
+    /// How many of `places` are dropped.
+    @usableFromInline var droppedCount = 0
+
+    @usableFromInline
+    struct Place: Sendable {
+        @usableFromInline let ticket: Ticket
+        /// Higher than that of every place before it.
+        @usableFromInline let position: OutboundPosition
+        /// Nothing of its request was sent, so no response will come: it is passed over.
+        @usableFromInline var isDropped = false
+
+        @usableFromInline
+        init(ticket: Ticket, position: OutboundPosition) {
+            self.ticket = ticket
+            self.position = position
+        }
+    }
+
+    @inlinable
+    init() {}
+
+    /// Adds a request behind all others; `position` must be higher than theirs.
+    @inlinable
+    mutating func append(_ ticket: Ticket, at position: OutboundPosition) {
+        places.append(Place(ticket: ticket, position: position))
+    }
+
+    /// Takes the oldest request, whose response has come; `nil` when nothing before `unstarted` awaits one.
+    @inlinable
+    mutating func popFirst(before unstarted: OutboundPosition) -> Ticket? {
+        while let place = places.first {
+            if place.isDropped {
+                droppedCount -= 1
+            } else if place.position >= unstarted {
+                return nil
+            }
+            _ = places.popFirst()
+            if !place.isDropped { return place.ticket }
+        }
+        return nil
+    }
+
+    /// Drops the place of a request of which nothing was sent.
+    ///
+    /// It is found by halving and taken out later, together with others: when thousands of requests that wait for a
+    /// link end together, the loop must not look through all of them for each.
+    mutating func drop(_ position: OutboundPosition) {
+        var (low, high) = (0, places.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if places[middle].position < position { low = middle + 1 } else { high = middle }
+        }
+        guard low < places.count, places[low].position == position, !places[low].isDropped else { return }
+        places[low].isDropped = true
+        droppedCount += 1
+        if droppedCount > places.count / 2 + 16 { removeAll { _ in false } }
+    }
+
+    /// Takes out every place whose position satisfies `predicate`, and the dropped ones.
+    mutating func removeAll(where predicate: (OutboundPosition) -> Bool) {
+        places.removeAll { $0.isDropped || predicate($0.position) }
+        droppedCount = 0
+    }
+}
