@@ -27,7 +27,11 @@ let package = Package(
         // Event loops, sockets, name resolution.
         .target(name: "TrunklineIO", dependencies: ["TrunklineCore", "CTrunkline"], swiftSettings: settings),
         // The public face.
-        .target(name: "Trunkline", dependencies: ["TrunklineCore", "TrunklineIO"], swiftSettings: settings),
+        .target(
+            name: "Trunkline",
+            dependencies: ["TrunklineCore", "TrunklineIO", "CTrunkline"],
+            swiftSettings: settings
+        ),
         // A real server with scripted faults and a simulated network, for our tests and users'.
         .target(
             name: "TrunklineTesting",

@@ -43,6 +43,19 @@ static inline int trunkline_epoll_wait(int epoll, uint64_t *ids, uint8_t *direct
     return count;
 }
 
+// The thread sanitizer's runtime has these; without it they are null.
+extern void __tsan_acquire(void *) __attribute__((weak));
+extern void __tsan_release(void *) __attribute__((weak));
+
+/// Tells the thread sanitizer that what comes after the acquire of an address follows what came before its release.
+static inline void trunkline_tsan_acquire(uintptr_t address) {
+    if (__tsan_acquire) __tsan_acquire((void *)address);
+}
+
+static inline void trunkline_tsan_release(uintptr_t address) {
+    if (__tsan_release) __tsan_release((void *)address);
+}
+
 static inline int trunkline_accept(int listener) { return accept4(listener, 0, 0, SOCK_NONBLOCK | SOCK_CLOEXEC); }
 
 static inline void trunkline_name_thread(const char *name) { pthread_setname_np(pthread_self(), name); }

@@ -125,12 +125,12 @@ struct LoopbackConnectingTests {
     @Test func aClientComesBackByItself() async throws {
         for mechanism in Mechanism.allCases {
             try await withServerAndClient(by: mechanism) { server, client in
-                try await client.connect()
-                // The kernel has accepted the connection; the server has not, perhaps.
-                try await server.waitForConnections(1)
+                try await expectEcho("first", by: client)
                 for round in 2...5 {
                     await server.disconnectAll(reset: round % 2 == 0)
+                    // Without anybody who wants something from it.
                     try await server.wait { $0.totalConnections >= round && $0.connectionCount == 1 }
+                    try await expectEcho("back", by: client)
                 }
                 #expect(await client.statistics.links == 5)
             }

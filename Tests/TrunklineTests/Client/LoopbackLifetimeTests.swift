@@ -92,9 +92,13 @@ struct LoopbackLifetimeTests {
 
     @Test(arguments: Mechanism.allCases)
     func closeConcurrentlyWithSendLosesNobody(_ mechanism: Mechanism) async throws {
+        let options = quickOptions {
+            $0.requests.timeout = nil
+            $0.requests.drainTimeout = .seconds(300)
+        }
         try await withLoopbackServer(speaking: .standard) { server in
             for round in 0..<50 {
-                let client = Client(to: server.endpoint, speaking: .standard, on: mechanism.loops)
+                let client = Client(to: server.endpoint, speaking: .standard, options: options, on: mechanism.loops)
                 let outcomes = await withTaskGroup(of: String.self) { group in
                     for number in 0..<20 {
                         group.addTask {

@@ -92,7 +92,7 @@ import TrunklineIO
 
     @Test func tasksInterleaveDifferentlyFromSeedToSeed() throws {
         let orders = try (0..<20 as Range<UInt64>).map { seed in
-            try SimulatedNetwork(seed: seed).run {
+            try SimulatedNetwork(seed: seed).runBlocking {
                 await withTaskGroup(of: Int.self) { group in
                     for index in 0..<6 {
                         group.addTask {
