@@ -45,7 +45,7 @@ import Testing
                 var limits = SimulationLimits()
                 limits.grace = .seconds(20)
                 let network = SimulatedNetwork(seed: 3)
-                try? network.runBlocking(limits: limits) { try Task.sleep(for: .milliseconds(5)) }
+                try? network.runBlocking(limits: limits) { try await Task.sleep(for: .milliseconds(5)) }
                 do {
                     try network.runBlocking {}
                     continuation.resume(returning: nil)
