@@ -172,7 +172,7 @@ import TrunklineIO
         limits.virtualTime = .seconds(10)
         limits.steps = 100_000
         #expect {
-            try SimulatedNetwork(seed: 8).run(limits: limits) {
+            try SimulatedNetwork(seed: 8).runBlocking(limits: limits) {
                 while !Task.isCancelled { await Task.yield() }
             }
         } throws: {
