@@ -192,9 +192,11 @@ public actor Connection {
             if link.isEstablished { Lingering.close(link.transport, on: loop) } else { link.transport.close() }
         }
         link = nil
+        // Before the queue is emptied: it knows what has started.
+        failWriters(ClientError(.closed, .unknown, "the connection was closed")) { self.outbound.hasStarted($0) }
+        failWriters(ClientError(.closed, .notSent, "the connection was closed")) { _ in true }
         outbound.linkLost()
         _ = outbound.removeAll()
-        failWriters(ClientError(.closed, .notSent, "the connection was closed")) { _ in true }
         for reader in readers.values { reader.resume(returning: nil) }
         readers.removeAll()
         publishState()

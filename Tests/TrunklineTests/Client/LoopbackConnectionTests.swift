@@ -149,7 +149,7 @@ struct LoopbackConnectionTests {
             await connection.close()
             var written = 1
             for write in writes where await write.value { written += 1 }
-            try await server.waitForConnections(0, within: patience)
+            try await server.wait(within: patience) { $0.totalConnections == 1 && $0.connectionCount == 0 }
             #expect(await server.journal.requestCount == written)
         }
     }
