@@ -203,11 +203,11 @@ public actor Connection {
             if link.isEstablished { Lingering.close(link.transport, on: loop) } else { link.transport.close() }
         }
         link = nil
-        outbound.linkLost()
-        // Only the frame that was half written has started and still has its writer.
+        // Before the queue is emptied: it knows what has started.
         failWriters(ClientError(.closed, .unknown, "the connection was closed")) { self.outbound.hasStarted($0) }
-        outbound.removeAll()
         failWriters(ClientError(.closed, .notSent, "the connection was closed")) { _ in true }
+        outbound.linkLost()
+        outbound.removeAll()
         for reader in readers.values { reader.resume(returning: nil) }
         readers.removeAll()
         publishState()

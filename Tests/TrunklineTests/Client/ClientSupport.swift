@@ -1,7 +1,17 @@
+import Foundation
 import Testing
 import Trunkline
 import TrunklineIO
 import TrunklineTesting
+
+/// Tests that take both processors for themselves, one at a time, so that the others do not starve.
+@Suite(.serialized) enum HeavyTests {}
+
+/// How many requests a storm is made of: `TRUNKLINE_STORM`, or 100,000. Other large numbers shrink with it.
+let stormRequests = ProcessInfo.processInfo.environment["TRUNKLINE_STORM"].flatMap(Int.init) ?? 100_000
+
+/// How long to wait for a fact before giving up: the machine may have much else to do.
+let patience = Duration.seconds(60)
 
 /// How an event loop learns which sockets are ready: what matters is tested on each. Loops are never stopped, so there is
 /// one per mechanism.

@@ -129,7 +129,7 @@ struct LoopbackConnectingTests {
                 for round in 2...5 {
                     await server.disconnectAll(reset: round % 2 == 0)
                     // Without anybody who wants something from it.
-                    try await server.wait { $0.totalConnections >= round && $0.connectionCount == 1 }
+                    try await server.wait(within: patience) { $0.totalConnections >= round && $0.connectionCount == 1 }
                     try await expectEcho("back", by: client)
                 }
                 #expect(await client.statistics.links == 5)

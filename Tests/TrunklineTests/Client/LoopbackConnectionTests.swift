@@ -45,7 +45,7 @@ struct LoopbackConnectionTests {
                 // Only who reads or writes learns of it.
                 var link = connection.states.makeAsyncIterator()
                 async let next = frames.next()
-                try await server.wait { $0.totalConnections == round + 1 && $0.connectionCount == 1 }
+                try await server.wait(within: patience) { $0.totalConnections == round + 1 && $0.connectionCount == 1 }
                 try await server.push(Frame(.push, type: 3))
                 #expect(await next?.type == 3)
                 while let state = await link.next(), !state.isReady {}
@@ -67,7 +67,7 @@ struct LoopbackConnectionTests {
             }
             #expect(await connection.state == .idle)
             try await connection.write(Frame(.request, type: 0x410, serial: 1))
-            try await server.waitForRequests(1)
+            try await server.waitForRequests(1, within: patience)
             var current = connection.states.makeAsyncIterator()
             #expect(await current.next()?.isReady == true)
             #expect(await connection.frames.first { _ in true }?.serial == 1)
@@ -149,7 +149,7 @@ struct LoopbackConnectionTests {
             await connection.close()
             var written = 1
             for write in writes where await write.value { written += 1 }
-            try await server.waitForConnections(0)
+            try await server.wait(within: patience) { $0.totalConnections == 1 && $0.connectionCount == 0 }
             #expect(await server.journal.requestCount == written)
         }
     }
@@ -162,7 +162,7 @@ struct LoopbackConnectionTests {
             for round in 1...1000 {
                 let body = Bytes("\(round)")
                 async let reply = client.send(ask(body))
-                try await server.waitForRequest { $0.body == body }
+                try await server.waitForRequest(within: patience) { $0.body == body }
                 _ = try await reply
             }
         }

@@ -91,7 +91,7 @@ struct LoopbackMatchingTests {
                 #expect(error?.fate == .unknown)
             }
             await server.resumeReading()
-            try await server.waitForRequests(20)
+            try await server.waitForRequests(20, within: patience)
             await server.releaseHeld()
             for index in 0..<20 where index % 3 != 0 {
                 try await expectBody(Bytes("\(index)"), of: handles[index])
@@ -121,8 +121,7 @@ struct LoopbackMatchingTests {
         try await withLines(handler: handler) { server, client in
             for reset in [true, false] {
                 let lost = [client.start(Request(body: "silence")), client.start(Request(body: "lost"))]
-                let count = await server.journal.requestCount
-                try await server.waitForRequests(count == 0 ? 2 : 6)
+                try await server.waitForRequests(reset ? 2 : 6, within: patience)
                 lost[1].cancel()
                 #expect(await failure(of: lost[1])?.code == .cancelled)
                 await server.disconnectAll(reset: reset)
@@ -211,7 +210,7 @@ struct LoopbackMatchingTests {
         let options = LoopbackServer.Options { $0.answersCancelled = true }
         try await withServerAndClient(speaking: narrowLayout, options: options, handler: handler) { server, client in
             let held = (0..<239).map { _ in client.start(Request(type: 16, body: "held")) }
-            try await server.waitForRequests(239)
+            try await server.waitForRequests(239, within: patience)
             for handle in held.prefix(100) { handle.cancel() }
             for handle in held.prefix(100) { #expect(await failure(of: handle)?.fate == .unknown) }
             let last = client.start(Request(type: 16, body: "held"))  // takes the last serial, and fills the window

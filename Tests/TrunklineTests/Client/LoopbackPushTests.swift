@@ -94,7 +94,7 @@ struct LoopbackPushTests {
             let stream = client.pushes()
             try await client.connect()
             for round in 0..<3 {
-                try await server.waitForConnections(1)
+                try await server.waitForConnections(1, within: patience)
                 try await server.push(Frame(.push, type: 2, body: Bytes("\(round)")))
                 // Behind the push on the same link.
                 try await expectEcho("barrier", by: client)

@@ -65,13 +65,13 @@ struct LoopbackRequestTests {
             handler: handler
         ) { server, client in
             let sending = Task { await failure { () throws(ClientError) in try await client.send(ask("held")) } }
-            let request = try await server.waitForRequest()
+            let request = try await server.waitForRequest(within: patience)
             sending.cancel()
             let error = await sending.value  // at once: the server is still silent
             #expect(error?.code == .cancelled)
             #expect(error?.fate == .unknown)
             #expect(error?.endpoint == server.endpoint)
-            let cancel = try await server.waitForCancel(of: request.serial)
+            let cancel = try await server.waitForCancel(of: request.serial, within: patience)
             #expect(cancel.body.isEmpty)
             // The other serial goes round; the one in quarantine is skipped.
             for number in 0..<5 { try await expectEcho(Bytes("\(number)"), by: client) }
@@ -107,7 +107,7 @@ struct LoopbackRequestTests {
             try await expectEcho("done", by: client)
             let handles = (0..<5).map { client.start(ask($0)) }
             async let batch = client.send(all: [ask("x"), ask("y")])
-            try await server.waitForRequests(4)
+            try await server.waitForRequests(4, within: patience)
             while await client.statistics.pending < 7 { await Task.yield() }
             client.cancelAll()
             var fates: [ClientError.Fate?] = []
@@ -119,7 +119,7 @@ struct LoopbackRequestTests {
                 #expect(error?.code == .cancelled)
             }
             #expect(await server.journal.requestCount == 4)
-            try await server.wait { $0.cancelCount == 3 }
+            try await server.wait(within: patience) { $0.cancelCount == 3 }
         }
     }
 
@@ -132,7 +132,7 @@ struct LoopbackRequestTests {
             while await client.statistics.pending == 0 { await Task.yield() }
             #expect(handle.state == .queued)
             try await server.resumeAccepting()
-            let request = try await server.waitForRequest()
+            let request = try await server.waitForRequest(within: patience)
             while handle.state == .queued { await Task.yield() }
             #expect(handle.state == .written)
             #expect(handle.serial == request.serial)
@@ -150,12 +150,12 @@ struct LoopbackRequestTests {
     @Test func cancellingATaskThatWaitsForAHandleCancelsTheRequestForAll() async throws {
         try await withServerAndClient(handler: { _ in .noReply }) { server, client in
             let handle = client.start(ask("a"))
-            try await server.waitForRequests(1)
+            try await server.waitForRequests(1, within: patience)
             let waiting = (0..<3).map { _ in Task { await failure(of: handle) } }
             waiting[1].cancel()
             for task in waiting { #expect(await task.value?.code == .cancelled) }
             #expect(handle.state == .cancelled)
-            try await server.waitForCancel(of: handle.serial)
+            try await server.waitForCancel(of: handle.serial, within: patience)
         }
     }
 
@@ -190,7 +190,7 @@ struct LoopbackRequestTests {
         let handler: LoopbackServer.Handler = { $0.body == "answered" ? .echo : .noReply }
         try await withServerAndClient(handler: handler) { server, client in
             let batch = Task { await client.send(all: [ask("answered"), ask("silence"), ask("silence")]) }
-            try await server.wait { $0.requestCount == 3 && $0.replyCount == 1 }
+            try await server.wait(within: patience) { $0.requestCount == 3 && $0.replyCount == 1 }
             while await client.statistics.responses == 0 { await Task.yield() }
             batch.cancel()
             let results = await batch.value
@@ -200,7 +200,7 @@ struct LoopbackRequestTests {
                 #expect(error?.code == .cancelled)
                 #expect(error?.fate == .unknown)
             }
-            try await server.wait { $0.cancelCount == 2 }
+            try await server.wait(within: patience) { $0.cancelCount == 2 }
         }
     }
 
@@ -269,10 +269,10 @@ struct LoopbackRequestTests {
             let silent = Task(executorPreference: client.executor) {
                 await failure { () throws(ClientError) in try await client.send(ask("silence")) }
             }
-            let request = try await server.waitForRequest { $0.body == "silence" }
+            let request = try await server.waitForRequest(within: patience) { $0.body == "silence" }
             silent.cancel()
             #expect(await silent.value?.fate == .unknown)
-            try await server.waitForCancel(of: request.serial)
+            try await server.waitForCancel(of: request.serial, within: patience)
         }
     }
 }

@@ -722,4 +722,27 @@ struct ClientSimulationTests {
             await connection.closeNow()
         }
     }
+
+    /// Closing took every frame out of the queue first, and then told every writer that nothing of its frame was sent.
+    @Test func aWriteThatIsHalfDoneWhenItsConnectionClosesIsUnknown() throws {
+        try simulate { service, _ in
+            let connection = Connection(to: "db:7000", speaking: .standard, on: service.network.loops)
+            try await connection.write(Frame(.request, type: 0x410, serial: 1))
+            try await service.server.waitForRequests(1)
+            await service.server.pauseReading()
+            let writes = [1_000_000, 10].map { count in
+                Task(executorPreference: service.network.executor) {
+                    if count == 10 { try await service.pass(.seconds(1)) }
+                    return await failure { () throws(ClientError) in
+                        try await connection.write(Frame(.request, type: 0x410, serial: 2, body: filled(count)))
+                    }
+                }
+            }
+            try await service.pass(.seconds(2))
+            await connection.closeNow()
+            let errors = [try await writes[0].value, try await writes[1].value]
+            #expect(errors.map { $0?.code } == [.closed, .closed])
+            #expect(errors.map { $0?.fate } == [.unknown, .notSent])
+        }
+    }
 }
