@@ -42,7 +42,7 @@ let package = Package(
         .target(name: "CTrunklineBench"),
         .executableTarget(
             name: "trunkline-bench",
-            dependencies: ["Trunkline", "CTrunklineBench"],
+            dependencies: ["Trunkline", "TrunklineIO", "CTrunklineBench"],
             swiftSettings: settings
         ),
         .testTarget(name: "TrunklineCoreTests", dependencies: ["TrunklineCore"], swiftSettings: settings),

@@ -21,6 +21,8 @@ struct Arguments {
           ordinary  as many tasks as requests in flight, each sends and awaits in turn
           pinned    the same, their tasks on client.executor
           batch     batches of 64 with send(all:)
+          by hand   no Trunkline: tasks as in the row ordinary, which call what one writes by hand: an actor with a
+                    dictionary of continuations, a write for each request, a thread that reads into an AsyncStream
           socket    no client: one thread keeps the same number of the same frames in flight on a bare socket and
                     writes them in batches; the limit
         Every figure is the median over rounds in which all rows take turns.

@@ -3,7 +3,9 @@ import Trunkline
 
 /// Callers of one client, as many as keep `run.concurrency` requests in flight.
 struct ClientLoad: Sendable {
-    let client: Client
+    private let client: Client
+    /// Called in place of `client`, which then remains unused.
+    private let byHand: ByHandClient?
     private let row: Row
     private let concurrency: Int
     private let bodies: Bodies
@@ -15,9 +17,19 @@ struct ClientLoad: Sendable {
         var options = ClientOptions()
         options.connecting.maximumAttempts = 3  // where there is no server, say so
         client = Client(to: .host("127.0.0.1", port: run.port), speaking: .standard, options: options)
+        byHand = run.row == .byHand ? ByHandClient(run) : nil
         row = run.row
         concurrency = run.concurrency
         bodies = Bodies(size: run.payload)
+    }
+
+    func connect() async throws {
+        if let byHand { try await byHand.connect() } else { try await client.connect() }
+    }
+
+    func close() async {
+        await byHand?.disconnect()
+        await client.close()
     }
 
     /// Lets the callers run until `quota` is used up; returns how many requests were answered.
@@ -53,7 +65,13 @@ struct ClientLoad: Sendable {
         var start = monotonicNow()
         while count < limit, start < deadline {
             let number = caller &+ count
-            let reply = try await client.send(Request(type: Run.type, body: bodies[number]))
+            let body = bodies[number]
+            let reply =
+                if let byHand {
+                    try await byHand.send(body)
+                } else {
+                    try await client.send(Request(type: Run.type, body: body))
+                }
             try bodies.check(reply, number)
             let end = monotonicNow()
             histogram.record(end - start, caller: caller)

@@ -117,6 +117,23 @@ func openSocket() throws -> Int32 {
     return descriptor
 }
 
+/// A blocking socket connected to `port` of 127.0.0.1.
+func connectedSocket(_ port: UInt16) throws -> Int32 {
+    let descriptor = try openSocket()
+    var address = loopback(port: port)
+    let code = unsafe withUnsafeMutablePointer(to: &address) {
+        unsafe $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+            unsafe connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0 ? 0 : errno
+        }
+    }
+    guard code == 0 else {
+        close(descriptor)
+        throw BenchError("connecting to port \(port)", errno: code)
+    }
+    sendSmallSegmentsAtOnce(descriptor)
+    return descriptor
+}
+
 /// Sets TCP_NODELAY.
 func sendSmallSegmentsAtOnce(_ descriptor: Int32) {
     var one: Int32 = 1

@@ -21,8 +21,8 @@ struct Matrix {
 
     init(isQuick: Bool) {
         rounds = isQuick ? 1 : 3
-        warmUp = isQuick ? 150 : 300
-        measured = isQuick ? 500 : 1500
+        warmUp = isQuick ? 100 : 250
+        measured = isQuick ? 450 : 1400
         cells = [64, 4096, 65536].flatMap { payload in
             [1, 16, 256, 4096].map { Cell(concurrency: $0, payload: payload) }
         }
@@ -47,7 +47,7 @@ struct Matrix {
         for round in 1...rounds {
             for cell in cells {
                 for row in Row.allCases {
-                    let what = "\(cell.concurrency) × \(Table.size(cell.payload)), \(row)"
+                    let what = "\(cell.concurrency) × \(Table.size(cell.payload)), \(row.rawValue)"
                     progress.step("round \(round) of \(rounds): \(what)")
                     let measurement = try measure(row, cell, port)
                     results[cell, default: [:]][row, default: []].append(measurement)
@@ -65,7 +65,7 @@ struct Matrix {
         ])
         let line = child.readLine()
         let code = child.finish()
-        guard code == 0 else { throw BenchError("measuring \(row) at \(cell) has failed (\(code))") }
+        guard code == 0 else { throw BenchError("measuring \(row.rawValue) at \(cell) has failed (\(code))") }
         return try Measurement(line: line)
     }
 }

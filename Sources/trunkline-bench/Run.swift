@@ -2,7 +2,9 @@ import Trunkline
 
 /// Who asks, and how: a row of the table.
 enum Row: String, CaseIterable {
-    case ordinary, pinned, batch, socket
+    case ordinary, pinned, batch
+    case byHand = "by hand"
+    case socket
 }
 
 /// How long to go on.
@@ -57,10 +59,10 @@ struct Run {
             return try Measurement.take { try loop.drive(measured, $0) }
         }
         let load = ClientLoad(self)
-        try await load.client.connect()
+        try await load.connect()
         _ = try await load.drive(warmUp, Histogram())
         let measurement = try await Measurement.take { try await load.drive(measured, $0) }
-        await load.client.close()
+        await load.close()
         return measurement
     }
 }

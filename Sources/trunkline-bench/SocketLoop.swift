@@ -46,15 +46,7 @@ final class SocketLoop {
             let length = UInt32(run.payload).bigEndian
             unsafe frames.storeBytes(of: length, toByteOffset: slot * frameSize + 8, as: UInt32.self)
         }
-        descriptor = try openSocket()
-        var address = loopback(port: run.port)
-        let code = unsafe withUnsafeMutablePointer(to: &address) {
-            unsafe $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { [descriptor] in
-                unsafe connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0 ? 0 : errno
-            }
-        }
-        guard code == 0 else { throw BenchError("connecting to port \(run.port)", errno: code) }
-        sendSmallSegmentsAtOnce(descriptor)
+        descriptor = try connectedSocket(run.port)
     }
 
     deinit {
