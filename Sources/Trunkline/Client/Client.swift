@@ -93,8 +93,10 @@ public actor Client {
 
     deinit {
         // Callers of `send` hold the client, so those left are handles and streams.
-        let error = ClientError(.closed, .unknown, "the client was let go")
-        for (_, entry) in table.removeAll() { entry.waiter.resume(.failure(error)) }
+        for (_, entry) in table.removeAll() {
+            let fate: ClientError.Fate = entry.position == 0 ? .notSent : .unknown
+            entry.waiter.resume(.failure(ClientError(.closed, fate, "the client was let go")))
+        }
         for channel in channels { channel.finish() }
         let connection = connection
         loop.schedule(Completion { connection.assumeIsolated { $0.finishClosing() } })

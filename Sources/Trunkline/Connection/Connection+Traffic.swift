@@ -192,7 +192,8 @@ extension Connection {
 
     /// Fails the writers whose frame's position satisfies `predicate`.
     func failWriters(_ error: ClientError, where predicate: (OutboundPosition) -> Bool) {
-        for (ticket, writer) in writers where predicate(writer.position) {
+        // In order: that of a dictionary differs from process to process.
+        for (ticket, writer) in writers.sorted(by: { $0.key < $1.key }) where predicate(writer.position) {
             writers[ticket] = nil
             writer.continuation.resume(returning: error)
         }

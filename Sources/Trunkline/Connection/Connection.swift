@@ -145,9 +145,11 @@ public actor Connection {
 
     func publishState() {
         let state = state
-        for stream in stateStreams.values { stream.yield(state) }
+        // In order: that of a dictionary differs from process to process, and a simulation is to repeat itself.
+        let streams = stateStreams.sorted { $0.key < $1.key }.map(\.value)
+        for stream in streams { stream.yield(state) }
         guard state == .closed else { return }
-        for stream in stateStreams.values { stream.finish() }
+        for stream in streams { stream.finish() }
         stateStreams.removeAll()
     }
 
@@ -197,8 +199,9 @@ public actor Connection {
         failWriters(ClientError(.closed, .notSent, "the connection was closed")) { _ in true }
         outbound.linkLost()
         _ = outbound.removeAll()
-        for reader in readers.values { reader.resume(returning: nil) }
-        readers.removeAll()
+        for (_, reader) in exchange(&readers, with: [:]).sorted(by: { $0.key < $1.key }) {
+            reader.resume(returning: nil)
+        }
         publishState()
         owner?.connection(did: .closed)
         let waiters = closeWaiters
