@@ -32,11 +32,12 @@ actor ByHandClient {
     func connect() throws {
         descriptor = try connectedSocket(port)
         let (frames, feed) = AsyncStream.makeStream(of: Frame.self)
-        startThread(named: "by-hand-reader") { [descriptor, largestBody] in
+        let code = startThread(named: "by-hand-reader") { [descriptor, largestBody] in
             var reader = FrameReader(descriptor, largestBody: largestBody)
             while let frame = reader.next() { feed.yield(frame) }
             feed.finish()
         }
+        guard code == 0 else { throw Self.ended }
         // Ends with the stream, which ends with the connection; `disconnect` waits for it. Isolated to this actor, as
         // every task that is started here and uses `self`.
         delivery = Task {

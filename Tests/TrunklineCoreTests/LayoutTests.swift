@@ -221,8 +221,8 @@ struct DeclaredLayoutTests {
     }
 
     @Test func whatTheLayoutCannotSayIsRefused() {
-        #expect(FrameLayout.standard.refusal(of: Frame(.response, type: 7, isRejection: true)) == .malformed)
-        var frame = Frame(.request, type: 7)
+        #expect(FrameLayout.standard.refusal(of: Frame(.response, type: 0x410, isRejection: true)) == .malformed)
+        var frame = Frame(.request, type: 0x410)
         frame["cas"] = 1
         #expect(FrameLayout.standard.refusal(of: frame) == .malformed)
     }

@@ -45,8 +45,7 @@ extension Client: @preconcurrency ConnectionOwner {
             for channel in channels { channel.noteReconnected() }
         }
         hadLink = true
-        for waiter in connectWaiters.values { waiter.resume(returning: nil) }
-        connectWaiters.removeAll()
+        resumeConnectWaiters(nil)
     }
 
     private func linkLost(_ cause: any Error) {
@@ -63,8 +62,7 @@ extension Client: @preconcurrency ConnectionOwner {
     private func giveUp() {
         let error = connection.assumeIsolated { $0.unavailable() }
         failRequests(error)
-        for waiter in connectWaiters.values { waiter.resume(returning: error) }
-        connectWaiters.removeAll()
+        resumeConnectWaiters(error)
     }
 
     /// Ends every request; those that had started with fate `unknown`, whatever `error` says.

@@ -109,10 +109,14 @@ extension Client {
     }
 
     private func failConnectWaiters() {
-        for waiter in connectWaiters.values {
-            waiter.resume(returning: ClientError(.closed, .notSent, "the client was closed"))
-        }
-        connectWaiters.removeAll()
+        resumeConnectWaiters(ClientError(.closed, .notSent, "the client was closed"))
+    }
+
+    /// Tells everyone who waits for a link, in the order in which they came: the order of a dictionary differs from
+    /// process to process, and a simulation is to repeat itself in all of them.
+    func resumeConnectWaiters(_ error: ClientError?) {
+        let waiters = Swift.exchange(&connectWaiters, with: [:]).sorted { $0.key < $1.key }
+        for (_, waiter) in waiters { waiter.resume(returning: error) }
     }
 }
 

@@ -21,14 +21,14 @@ extension Client {
     ///
     /// Without a link the request waits for one until its deadline.
     public nonisolated func send(_ request: Request, timeout: Duration? = nil) async throws(ClientError) -> Frame {
-        try await exchange(request.requestFrame, timeout: timeout, expectsResponse: true).get()
+        try await outcome(of: request.requestFrame, timeout: timeout, expectsResponse: true).get()
     }
 
     /// Sends `frame`, whose serial the client fills in, and returns the server's response.
     ///
     /// As `send` of a `Request`, for those who have a frame already.
     public nonisolated func send(_ frame: Frame, timeout: Duration? = nil) async throws(ClientError) -> Frame {
-        try await exchange(frame, timeout: timeout, expectsResponse: true).get()
+        try await outcome(of: frame, timeout: timeout, expectsResponse: true).get()
     }
 
     /// Sends `request` and returns the server's response as the request reads it.
@@ -40,7 +40,7 @@ extension Client {
         timeout: Duration? = nil
     ) async throws(ClientError) -> Typed.Response {
         let frame = Frame(.request, type: Typed.type, body: try request.encodedBody())
-        let response = try await exchange(frame, timeout: timeout, expectsResponse: true).get()
+        let response = try await outcome(of: frame, timeout: timeout, expectsResponse: true).get()
         do {
             return try Typed.decode(response)
         } catch {
@@ -59,10 +59,10 @@ extension Client {
     /// That the kernel has it does not mean that the server will. Parameters and errors are those of `send`; no
     /// response is awaited and no serial is taken.
     public nonisolated func post(_ request: Request, timeout: Duration? = nil) async throws(ClientError) {
-        _ = try await exchange(request.requestFrame, timeout: timeout, expectsResponse: false).get()
+        _ = try await outcome(of: request.requestFrame, timeout: timeout, expectsResponse: false).get()
     }
 
-    private nonisolated func exchange(_ frame: Frame, timeout: Duration?, expectsResponse: Bool) async -> Outcome {
+    private nonisolated func outcome(of frame: Frame, timeout: Duration?, expectsResponse: Bool) async -> Outcome {
         if Task.isCancelled { return .failure(.cancelledUnsent) }
         let limit = timeout ?? options.requests.timeout
         if let limit, limit <= .zero { return .failure(.expiredUnsent(limit)) }

@@ -19,6 +19,7 @@ extension Connection {
             owner?.connection(did: .unavailable)
             if !isOwned { outbound.removeAll() }
             failWriters(error) { _ in true }
+            endReaders()
         }
         publishState()
     }
@@ -37,7 +38,8 @@ extension Connection {
     }
 
     private func begin(_ attempt: ReconnectMachine.Attempt) {
-        arm(at: loop.now.advanced(by: options.connecting.timeout))
+        attemptDeadline = loop.now.advanced(by: options.connecting.timeout)
+        arm(at: attemptDeadline)
         switch attempt.endpoint.target {
         case .unix(let path):
             untriedAddresses = [.unix(path: path)]
@@ -69,11 +71,21 @@ extension Connection {
             let error = error ?? TransportError(.nameResolutionFailed, "\(attempt.endpoint) has no address")
             return attemptFailed(attempt.id, error)
         }
+        // Each address has its share of what is left of the time, so that one that swallows packets does not use it up.
+        let now = loop.now
+        arm(at: now.advanced(by: attemptDeadline.since(now) / untriedAddresses.count))
         var socketOptions = SocketOptions()
         socketOptions.noDelay = options.connecting.noDelay
         socketOptions.keepAlive = options.connecting.keepAlive
         let transport = loop.connect(to: untriedAddresses.removeFirst(), options: socketOptions, handler: self)
         link = Link(session: attempt.id, endpoint: attempt.endpoint, transport: transport, codec: codec)
+    }
+
+    /// The time of an address, or of the whole attempt, is over.
+    func attemptTimedOut(_ attempt: ReconnectMachine.Attempt) {
+        let message = "connecting to \(attempt.endpoint): no link within \(options.connecting.timeout)"
+        let error = TransportError(.timedOut, message)
+        if untriedAddresses.isEmpty { attemptFailed(attempt.id, error) } else { tryNextAddress(attempt, after: error) }
     }
 
     func attemptFailed(_ id: UInt64, _ error: TransportError) {

@@ -23,6 +23,8 @@ public actor Connection {
     var machine: ReconnectMachine
     /// The socket of the attempt that is under way, or of the link that is ready.
     var link: Link?
+    /// The end of the time of the attempt under way.
+    var attemptDeadline = Instant.distantFuture
     /// Addresses of the attempt under way that were not tried yet.
     var untriedAddresses: [SocketAddress] = []
     /// Fires at the end of an attempt's time or of a back-off.
@@ -156,9 +158,11 @@ public actor Connection {
 
     func publishState() {
         let state = state
-        for stream in stateStreams.values { stream.yield(state) }
+        // In order: that of a dictionary differs from process to process, and a simulation is to repeat itself.
+        let streams = stateStreams.sorted { $0.key < $1.key }.map(\.value)
+        for stream in streams { stream.yield(state) }
         guard state == .closed else { return }
-        for stream in stateStreams.values { stream.finish() }
+        for stream in streams { stream.finish() }
         stateStreams.removeAll()
     }
 
@@ -167,10 +171,15 @@ public actor Connection {
     /// Writes out what is queued, if there is a link to write it to, and closes. Returns when the socket is closed.
     ///
     /// What cannot be written fails with `closed`; a peer that stops reading is waited for no longer than
-    /// `options.requests.drainTimeout`. Calling it again waits for the same end.
+    /// `options.requests.drainTimeout`. Calling it again waits for the same end; if the calling task is cancelled, it
+    /// closes at once. The kernel may see the socket off for up to a second more.
     public func close() async {
         drain()
-        await waitUntilClosed()
+        await withTaskCancellationHandler {
+            await waitUntilClosed()
+        } onCancel: {
+            loop.schedule(Completion { [weak self] in self?.assumeIsolated { $0.finishClosing() } })
+        }
     }
 
     /// Closes at once; what is queued fails with `closed`.
@@ -208,8 +217,7 @@ public actor Connection {
         failWriters(ClientError(.closed, .notSent, "the connection was closed")) { _ in true }
         outbound.linkLost()
         outbound.removeAll()
-        for reader in readers.values { reader.resume(returning: nil) }
-        readers.removeAll()
+        endReaders()
         publishState()
         owner?.connection(did: .closed)
         let waiters = closeWaiters
@@ -230,12 +238,7 @@ extension Connection: @preconcurrency TimerTarget {
     package func timerFired() {
         if isDraining { return finishClosing() }
         switch machine.state {
-        case .connecting(let attempt):
-            let error = TransportError(
-                .timedOut,
-                "connecting to \(attempt.endpoint): no link within \(options.connecting.timeout)"
-            )
-            attemptFailed(attempt.id, error)
+        case .connecting(let attempt): attemptTimedOut(attempt)
         case .waiting: perform(machine.timerFired(at: loop.now))
         case .idle, .ready, .closed: break
         }

@@ -61,6 +61,8 @@ package struct ReconnectMachine: Sendable {
     private var lastID: UInt64 = 0
     /// Failed attempts since the last stable link.
     private var failures = 0
+    /// Failed attempts since the last link, stable or not.
+    private var failuresInRow = 0
     /// Endpoints tried since the last wait.
     private var triedInRound = 0
     /// Waits since the last stable link. A link that was lost before it was stable counts too, or a server that
@@ -90,6 +92,7 @@ package struct ReconnectMachine: Sendable {
     package mutating func established(_ id: UInt64, at now: Instant) -> UInt64? {
         guard case .connecting(let attempt) = state, attempt.id == id else { return nil }
         state = .ready(session: id)
+        failuresInRow = 0
         readySince = now
         return id
     }
@@ -98,12 +101,13 @@ package struct ReconnectMachine: Sendable {
     package mutating func attemptFailed(_ id: UInt64, at now: Instant) -> Action {
         guard case .connecting(let attempt) = state, attempt.id == id else { return .none }
         failures += 1
+        failuresInRow += 1
         nextEndpoint = (nextEndpoint + 1) % endpoints.count
-        if let limit = policy.maximumAttempts, failures >= limit {
+        if let limit = policy.maximumAttempts, failuresInRow >= limit {
             state = .idle
             failures = 0
+            failuresInRow = 0
             triedInRound = 0
-            round = 0
             return .giveUp
         }
         triedInRound += 1

@@ -128,10 +128,11 @@ struct LoopbackLifetimeTests {
             var client: Client? = Client(
                 to: server.endpoint,
                 speaking: .standard,
-                options: quickOptions(),
+                options: quickOptions { $0.requests.maximumInFlight = 1 },
                 on: mechanism.loops
             )
             let handle = try #require(client?.start(ask("a")))
+            let waiting = try #require(client?.start(ask("waits its turn")))
             let stream = try #require(client?.pushes())
             let states = try #require(client?.states)
             try await server.waitForRequests(1, within: patience)
@@ -139,6 +140,8 @@ struct LoopbackLifetimeTests {
             client = nil
             let error = await failure(of: handle)
             #expect(error?.code == .closed)
+            #expect(error?.fate == .unknown)
+            #expect(await failure(of: waiting)?.fate == .notSent)
             for await _ in stream { Issue.record("a push from nowhere") }
             for await _ in states {}
             try await server.waitForConnections(0, within: patience)

@@ -12,11 +12,13 @@ struct ClientSeedTests {
     @Test func everyRequestEndsOnceAndTellsTheTruthInEverySeed() async {
         let count = ProcessInfo.processInfo.environment["TRUNKLINE_SEEDS"].flatMap(UInt64.init) ?? 2000
         var tally: [String: Int] = [:]
+        var folded: UInt64 = 0
         for seed in 0..<count {
             // The simulation keeps the thread to itself: others get their turn between two of them.
             await Task.yield()
             do {
                 let life = try Life(seed: seed).run()
+                folded = folded &* 31 &+ life.fingerprint
                 tally.merge(life.tally, uniquingKeysWith: +)
                 if seed % 25 == 0 {
                     let again = try Life(seed: seed).run()
@@ -26,6 +28,7 @@ struct ClientSeedTests {
                 Issue.record("seed \(seed): \(error)")
             }
         }
+        print("ClientSeedTests: \(count) seeds, fingerprint \(folded)")
         // The scenario is worth something only if all of this happens now and then.
         let wanted = ["success", "cancelled notSent", "cancelled unknown", "timedOut notSent", "timedOut unknown"]
         guard count >= 500 else { return }
@@ -209,6 +212,9 @@ private struct Life {
             let buffering = PushBuffering(maximumCount: 2, overflow: seed % 3 == 0 ? .dropNewest : .dropOldest)
             let stream = client.pushes(buffering: buffering)
 
+            async let connecting: Void = withTaskGroup(of: Void.self) { group in
+                for _ in 0..<4 { group.addTask { try? await client.connect() } }
+            }
             async let pushes = stream.reduce(into: 0) { count, _ in count += 1 }
             async let trouble: Void = makeTrouble(service)
             async let closing: Void = closeEarly(service, client)
@@ -216,6 +222,7 @@ private struct Life {
                 for number in 0..<24 as Range<UInt64> { group.addTask { await call(number, service, client) } }
                 return await group.reduce(into: []) { $0 += $1 }
             }
+            await connecting
             try await trouble
             try await closing
             if seed % 2 == 0 { await client.close() } else { await client.closeNow() }
