@@ -9,7 +9,7 @@ extension Client {
     /// Sends `request` and returns the server's response.
     ///
     /// - Parameter timeout: From this call until the response; `nil` for `options.requests.timeout` (8 s unless
-    ///   changed). At zero or below the call fails at once. When it expires the request is given up as by
+    ///   changed), *not* for none. At zero or below the call fails at once. When it expires the request is given up as by
     ///   cancellation, and nothing else happens to the link.
     /// - Throws: `rejected` when the response is an error (`error.response`), `timedOut`, `cancelled`,
     ///   `connectionLost`, `protocolViolation`, `unavailable`, `overloaded`, `invalidRequest` or `closed`, each with
@@ -57,7 +57,8 @@ extension Client {
     /// Sends `request` as a one-way message and returns when the kernel has its last byte.
     ///
     /// That the kernel has it does not mean that the server will. Parameters and errors are those of `send`; no
-    /// response is awaited and no serial is taken.
+    /// response is awaited and no serial is taken. In protocols matched in order it is for messages that the server
+    /// does not answer: an answer would be taken for that of the next request.
     public nonisolated func post(_ request: Request, timeout: Duration? = nil) async throws(ClientError) {
         _ = try await outcome(of: request.requestFrame, timeout: timeout, expectsResponse: false).get()
     }

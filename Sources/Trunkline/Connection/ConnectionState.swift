@@ -9,7 +9,7 @@ public enum ConnectionState: Sendable, Equatable, CustomStringConvertible {
     case idle
     /// Attempt number `attempt` since the last stable link is under way. → ready, connecting, waiting, idle, closed
     case connecting(Endpoint, attempt: Int)
-    /// The link with this session number is usable. → waiting, draining, closed
+    /// The link with this session number, which grows with every attempt, is usable. → waiting, draining, closed
     case ready(Endpoint, session: UInt64)
     /// The next attempt comes after `delay`, counted from when this state was entered. → connecting, closed
     case waiting(delay: Duration, attempt: Int)

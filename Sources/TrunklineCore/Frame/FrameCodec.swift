@@ -3,6 +3,9 @@ public enum ResponseMatching: Sendable, Hashable {
     /// By a serial number that the response repeats, one of `serials`, handed out in order and wrapping.
     case serial(ClosedRange<SerialNumber>)
     /// In the order of the requests (pipelining).
+    ///
+    /// A server that answers out of turn, leaves an answer out or answers a one-way message shifts all that follow to
+    /// the wrong requests, and nothing in such a protocol can tell.
     case inOrder
 }
 

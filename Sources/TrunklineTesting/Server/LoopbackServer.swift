@@ -17,7 +17,8 @@ public import TrunklineIO
 /// It listens on a port of 127.0.0.1 that the system chooses. It speaks every codec that has a `serverSide()`; each
 /// connection starts with a fresh copy. Bytes that are no frame end their connection and are counted. All servers share
 /// one event loop of their own, unless told otherwise; on a simulation's loop they are part of the simulation. A server
-/// that is let go closes its sockets.
+/// that is let go closes its sockets, so keep it. Do a client's requests fail with `connectionLost`? Perhaps the two speak
+/// differently: `journal` knows.
 public actor LoopbackServer {
     /// What to do about a request. Called on the server's loop: it must not block.
     public typealias Handler = @Sendable (_ request: Frame) -> Reaction

@@ -61,7 +61,8 @@ extension Reaction {
 
 extension Reaction {
     /// Waits `delay` and then does `reaction`. A request that is cancelled meanwhile gets no reply, unless
-    /// `LoopbackServer.Options.answersCancelled`.
+    /// `LoopbackServer.Options.answersCancelled`. Replies to later requests overtake it, also in a protocol whose
+    /// responses match in order, where they then reach the wrong callers.
     public static func after(_ delay: Duration, _ reaction: Reaction) -> Reaction {
         Reaction(.after(delay, reaction))
     }

@@ -144,7 +144,9 @@ import Testing
         #expect(endpoint.description == text)
     }
 
-    @Test(arguments: ["", "host", "host:", ":80", "host:0", "host:65536", "::1:80", "host:-1", "unix:", "a\0b:1", " a:1"])
+    @Test(arguments: [
+        "", "host", "host:", ":80", "host:0", "host:65536", "::1:80", "host:-1", "unix:", "a\0b:1", " a:1",
+    ])
     func nonsenseIsNone(_ text: String) {
         let error = #expect(throws: EndpointError.self) { try Endpoint(parsing: text) }
         #expect(error?.description.contains("is no endpoint") == true)

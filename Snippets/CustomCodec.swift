@@ -1,0 +1,50 @@
+// A protocol that no layout describes: lines of text, answered in order. A codec is a value with three methods.
+
+import Trunkline
+import TrunklineTesting
+
+/// Lines that end with a newline. Responses that begin with "ERR" are rejections.
+struct LineCodec: FrameCodec {
+    var matching: ResponseMatching { .inOrder }
+    /// What a line is to the one who receives it.
+    var received = Frame.Kind.response
+    var maximumLine = 8192
+
+    mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+        guard let end = input.firstOffset(of: UInt8(ascii: "\n")) else {
+            guard input.count <= maximumLine else { throw FrameError(.illegalLength, "a line without end") }
+            return nil  // the line is not complete yet
+        }
+        guard let body = input.readBytes(end), input.skip(1) else { return nil }
+        return Frame(received, isRejection: String(body).hasPrefix("ERR"), body: body)
+    }
+
+    mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        guard !frame.body.contains(UInt8(ascii: "\n")) else { throw FrameError(.malformed, "a newline in a line") }
+        output.append(frame.body)
+        output.append(UInt8(ascii: "\n"))
+    }
+
+    /// For test servers: they receive requests.
+    func serverSide() -> any FrameCodec { LineCodec(received: .request) }
+}
+
+let server = try await LoopbackServer.start(speaking: LineCodec()) { request in
+    String(request.body) == "QUIT" ? .reply("ERR not today") : .reply("+\(String(request.body))")
+}
+try await withClient(to: server.endpoint, speaking: LineCodec()) { client in
+    let replies = await client.send(all: ["GET a", "QUIT", "GET b"].map { Request(body: Bytes($0)) })
+    for reply in replies {
+        switch reply {
+        case .success(let frame): print(String(frame.body))
+        case .failure(let error): print("\(error.code): \(error.response.map { String($0.body) } ?? "")")
+        }
+    }
+    do throws(ClientError) {
+        _ = try await client.send(Request(body: "two\nlines"))
+    } catch {
+        print("\(error.code), fate \(error.fate): \(error.cause.map { "\($0)" } ?? "")")
+    }
+}
+await server.stop()
+print("CustomCodec: done")
