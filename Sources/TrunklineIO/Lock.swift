@@ -45,9 +45,13 @@ package final class Lock<State: ~Copyable>: @unchecked Sendable {
         return body(&state)
     }
 
+    /// For what cannot be one closure; `unlock` on the same thread.
     @usableFromInline
-    func lock() { unsafe pthread_mutex_lock(mutex) }
+    package func lock() { unsafe pthread_mutex_lock(mutex) }
+
+    /// Locks unless another thread holds it. Returns whether it did.
+    package func tryLock() -> Bool { unsafe pthread_mutex_trylock(mutex) == 0 }
 
     @usableFromInline
-    func unlock() { unsafe pthread_mutex_unlock(mutex) }
+    package func unlock() { unsafe pthread_mutex_unlock(mutex) }
 }

@@ -89,7 +89,7 @@ package final class SocketEventLoop: EventLoop {
 
     package func enqueue(_ job: consuming ExecutorJob) { enqueue(UnownedJob(job), prefersLoop: false) }
 
-    fileprivate func enqueue(_ job: UnownedJob, prefersLoop: Bool) {
+    func enqueue(_ job: UnownedJob, prefersLoop: Bool) {
         let job = Job(job: job, prefersLoop: prefersLoop)
         if isCurrent {
             unsafe state.jobs.append(job)
@@ -307,18 +307,5 @@ package final class SocketEventLoop: EventLoop {
         guard let next = unsafe state.timers.next, next <= now else { return }
         let now = now
         while let timer = unsafe state.timers.popDue(at: now) { timer.fire() }
-    }
-}
-
-/// The loop as the executor of tasks that prefer it: an object of its own, so that their jobs are known.
-private final class TaskFace: TaskExecutor {
-    /// Unsafe for the compiler, safe in truth: written once, before the loop's `init` returns. Loops are never let go, so
-    /// the cycle does no harm.
-    nonisolated(unsafe) var loop: SocketEventLoop?
-
-    func enqueue(_ job: consuming ExecutorJob) {
-        let job = UnownedJob(job)
-        guard let loop = unsafe loop else { preconditionFailure("the event loop is gone") }
-        loop.enqueue(job, prefersLoop: true)
     }
 }

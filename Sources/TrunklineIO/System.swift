@@ -25,7 +25,7 @@ func monotonicNow() -> Instant {
 }
 
 /// The calling thread, as a number.
-func currentThread() -> UInt {
+package func currentThread() -> UInt {
     #if os(Linux)
         UInt(pthread_self())
     #else

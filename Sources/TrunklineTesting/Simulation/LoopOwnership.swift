@@ -1,4 +1,5 @@
 import Synchronization
+import TrunklineIO
 
 #if canImport(Glibc)
     import Glibc
@@ -11,7 +12,7 @@ import Synchronization
 /// Which thread a simulated loop belongs to at the moment. Everything that is confined to the loop is touched by its
 /// owner only, which is what makes the `@unchecked Sendable` types of the simulation sound.
 final class LoopOwnership: Sendable {
-    private let mutex = PosixMutex()
+    private let mutex = Lock<Void>(())
     /// The owning thread; 0 for none. A thread finds its own number here only if it put it there.
     private let owner = Atomic<UInt>(0)
 
@@ -35,42 +36,6 @@ final class LoopOwnership: Sendable {
         owner.store(0, ordering: .relaxed)
         mutex.unlock()
     }
-}
-
-/// A pthread mutex: unlike `Synchronization.Mutex` it is understood by the thread sanitizer.
-///
-/// Sendable: the pointer never changes, and what it points to is made for many threads.
-@safe final class PosixMutex: @unchecked Sendable {
-    private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
-
-    init() {
-        unsafe mutex.initialize(to: pthread_mutex_t())
-        unsafe pthread_mutex_init(mutex, nil)
-    }
-
-    deinit {
-        unsafe pthread_mutex_destroy(mutex)
-        unsafe mutex.deallocate()
-    }
-
-    func lock() { unsafe pthread_mutex_lock(mutex) }
-    func tryLock() -> Bool { unsafe pthread_mutex_trylock(mutex) == 0 }
-    func unlock() { unsafe pthread_mutex_unlock(mutex) }
-
-    func withLock<Result>(_ body: () -> Result) -> Result {
-        lock()
-        defer { unlock() }
-        return body()
-    }
-}
-
-/// A number of the calling thread that no other running thread has.
-private func currentThread() -> UInt {
-    #if canImport(Darwin)
-        unsafe UInt(bitPattern: pthread_self())
-    #else
-        UInt(pthread_self())
-    #endif
 }
 
 /// Blocks the thread for `milliseconds` of real time.

@@ -35,7 +35,9 @@ struct ReactionTests {
     }
 
     @Test func anErrorStatusIsARejectionWithStatusAndBody() async throws {
-        try await withServerAndClient(speaking: strictLayout, handler: { _ in .status(404, "no such thing") }) { _, client in
+        try await withServerAndClient(speaking: strictLayout, handler: { _ in .status(404, "no such thing") }) {
+            _,
+            client in
             let error = await failure { () throws(ClientError) in try await client.send(Request(type: 7, body: "x")) }
             #expect(error?.code == .rejected)
             #expect(error?.fate == .answered)
@@ -230,7 +232,8 @@ struct ReactionTests {
     @Test func aConnectionClosedMidFrameLosesTheRequest() async throws {
         try await withServerAndClient { server, client in
             await server.script(.closeMidFrame())
-            let error = await failure { () throws(ClientError) in try await client.send(Request(type: 0x410, body: "x")) }
+            let error = await failure { () throws(ClientError) in try await client.send(Request(type: 0x410, body: "x"))
+            }
             #expect(error?.code == .connectionLost)
             #expect(error?.fate == .unknown)
             #expect((error?.cause as? TransportError)?.code == .closedByPeer)
@@ -309,7 +312,9 @@ struct ReactionTests {
 
     @Test func aReplyThatCannotBeEncodedIsCountedAndNotSent() async throws {
         let handler: LoopbackServer.Handler = { _ in
-            .sequence([.push(Frame(.push, type: 0x1_0000)), .oneByteAtATime(.reply(Frame(.response, type: 0x1_0000))), .echo])
+            .sequence([
+                .push(Frame(.push, type: 0x1_0000)), .oneByteAtATime(.reply(Frame(.response, type: 0x1_0000))), .echo,
+            ])
         }
         try await withServerAndClient(speaking: strictLayout, handler: handler) { server, client in
             let reply = try await client.send(Request(type: 7, body: "x"))
