@@ -3,61 +3,12 @@ package import TrunklineCore
 
 /// An event loop over real sockets: one thread, which runs until the process ends.
 package final class SocketEventLoop: EventLoop {
-    /// What other threads hand to the loop.
-    private struct Posted {
-        var jobs: [Job] = []
-        var work: [any LoopWork] = []
-        /// The loop waits, or is about to: whoever posts has to wake it, and the first who does says so.
-        var isSleeping = false
-    }
-
     private let posted = Lock(Posted())
     private let thread = Atomic<UInt>(0)
     private let wakeDescriptor: Int32
     private let taskFace = TaskFace()
     /// Unsafe for the compiler, safe in truth: touched only by the loop's thread, which `assertCurrent` checks.
     nonisolated(unsafe) private var state: State
-
-    /// A piece of a task, and which of the loop's two faces it came to.
-    private struct Job {
-        var job: UnownedJob
-        /// Its task prefers this loop, and is not in one of the loop's actors.
-        var prefersLoop: Bool
-    }
-
-    /// What belongs to the loop's thread.
-    private struct State {
-        let poller: any Poller
-        var timers = TimerQueue()
-        var jobs: [Job] = []
-        var work: [any LoopWork] = []
-        var atEndOfTurn: [any LoopWork] = []
-        var sockets: [UInt64: Watched] = [:]
-        var lastID: UInt64 = 0
-        var ready: [Readiness] = []
-        /// Empty arrays whose memory is used again.
-        var spareWork: [any LoopWork] = []
-        var spareJobs: [Job] = []
-
-        mutating func takeWork() -> [any LoopWork] {
-            defer { swap(&work, &spareWork) }
-            return exchange(&work, with: [])
-        }
-
-        mutating func takeEndOfTurn() -> [any LoopWork] {
-            defer { swap(&atEndOfTurn, &spareWork) }
-            return exchange(&atEndOfTurn, with: [])
-        }
-
-        mutating func takeJobs() -> [Job] {
-            defer { swap(&jobs, &spareJobs) }
-            return exchange(&jobs, with: [])
-        }
-    }
-
-    private struct Watched {
-        weak var socket: (any WatchedSocket)?
-    }
 
     init(name: String, mechanism: EventLoops.Mechanism) {
         let poller: any Poller

@@ -69,6 +69,7 @@ final class SocketListener: Listener, WatchedSocket {
 
 /// Carries a transport into `accepted`, whose handler lives on the same loop.
 private struct Handover {
+    /// Safe in truth: it is made and used on the loop only.
     nonisolated(unsafe) let transport: SocketTransport
     init(_ transport: SocketTransport) { unsafe self.transport = transport }
 }

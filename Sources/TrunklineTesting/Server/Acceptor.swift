@@ -51,6 +51,7 @@ actor Acceptor: ListenerHandler, TransportHandler {
 
 /// Carries an accepted transport, which nobody else has, into the actor of the loop it lives on.
 private struct Handover {
+    /// Safe in truth: it is made and used on the loop only.
     nonisolated(unsafe) let transport: any Transport
     init(_ transport: any Transport) { unsafe self.transport = transport }
 }

@@ -1,0 +1,53 @@
+import TrunklineCore
+
+/// What a loop consists of.
+extension SocketEventLoop {
+    /// What other threads hand to the loop.
+    struct Posted {
+        var jobs: [Job] = []
+        var work: [any LoopWork] = []
+        /// The loop waits, or is about to: whoever posts has to wake it, and the first who does says so.
+        var isSleeping = false
+    }
+
+    /// A piece of a task, and which of the loop's two faces it came to.
+    struct Job {
+        var job: UnownedJob
+        /// Its task prefers this loop, and is not in one of the loop's actors.
+        var prefersLoop: Bool
+    }
+
+    /// What belongs to the loop's thread.
+    struct State {
+        let poller: any Poller
+        var timers = TimerQueue()
+        var jobs: [Job] = []
+        var work: [any LoopWork] = []
+        var atEndOfTurn: [any LoopWork] = []
+        var sockets: [UInt64: Watched] = [:]
+        var lastID: UInt64 = 0
+        var ready: [Readiness] = []
+        /// Empty arrays whose memory is used again.
+        var spareWork: [any LoopWork] = []
+        var spareJobs: [Job] = []
+
+        mutating func takeWork() -> [any LoopWork] {
+            defer { swap(&work, &spareWork) }
+            return exchange(&work, with: [])
+        }
+
+        mutating func takeEndOfTurn() -> [any LoopWork] {
+            defer { swap(&atEndOfTurn, &spareWork) }
+            return exchange(&atEndOfTurn, with: [])
+        }
+
+        mutating func takeJobs() -> [Job] {
+            defer { swap(&jobs, &spareJobs) }
+            return exchange(&jobs, with: [])
+        }
+    }
+
+    struct Watched {
+        weak var socket: (any WatchedSocket)?
+    }
+}
