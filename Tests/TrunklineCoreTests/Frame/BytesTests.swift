@@ -15,6 +15,15 @@ import TrunklineCore
         }
     }
 
+    @Test func appendingToAnArrayTakesEveryByte() {
+        let bytes = Bytes((0..<1000).map { UInt8(truncatingIfNeeded: $0) })
+        var array: [UInt8] = [255]
+        array.append(contentsOf: bytes)
+        array += Bytes()
+        #expect(array == [255] + (0..<1000).map { UInt8(truncatingIfNeeded: $0) })
+        #expect(Array(bytes) == Array(array.dropFirst()))
+    }
+
     @Test func literalsTextAndArraysAreTheSameBytes() {
         #expect(("hé" as Bytes) == [0x68, 0xc3, 0xa9])
         #expect(Bytes("hé") == Bytes([0x68, 0xc3, 0xa9]))
