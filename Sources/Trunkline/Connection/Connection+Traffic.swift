@@ -69,24 +69,28 @@ extension Connection {
     func flush() {
         isFlushing = false
         guard let transport = establishedTransport else { return }
-        transport.awaitsWritable = false
         var wrote: [Ticket] = []
         var refused: [(item: OutboundQueue.Item, error: FrameError)] = []
         var failure: TransportError?
         // Bounded, so that a caller who writes without end does not keep the loop from reading.
-        for _ in 0..<8 where failure == nil && !transport.awaitsWritable {
+        attempts: for _ in 0..<8 {
             refused += self.link?.encode(from: &outbound) ?? []
-            let count = outbound.unwrittenCount
-            if count == 0 { break }
-            let outcome = unsafe outbound.withUnwritten { unsafe transport.write($0) }
+            if outbound.unwrittenCount == 0 { break }
+            let (outcome, offered) = unsafe outbound.withUnwritten { pieces in
+                unsafe (transport.write(pieces), pieces.reduce(0) { $0 + $1.count })
+            }
             switch outcome {
             case .bytes(let written):
                 outbound.didWrite(written, reporting: &wrote)
-            case .wouldBlock: transport.awaitsWritable = true
-            case .failed(let error): failure = error
+                if written < offered { break attempts }  // the socket is full
+            case .wouldBlock: break attempts
+            case .failed(let error):
+                failure = error
+                break attempts
             }
         }
-        if !outbound.isEmpty && failure == nil { transport.awaitsWritable = true }
+        // Set once: every change is a system call.
+        transport.awaitsWritable = failure == nil && !outbound.isEmpty
         report(wrote: wrote, refused: refused)
         if let failure { return loseAfterLastWords(of: transport, failure) }
         if isDraining && outbound.isEmpty { finishClosing() }
