@@ -42,12 +42,18 @@ struct ClientLoad: Sendable {
         try await withThrowingDiscardingTaskGroup { group in
             for index in 0..<workers {
                 let share = quota.share(of: index, among: workers)
-                group.addTask(executorPreference: executor) {
+                let work: @concurrent @Sendable () async throws -> Void = {
                     let count =
                         size == 1
                         ? try await call(index, upTo: share, until: deadline, histogram)
                         : try await callInBatches(of: size, index, upTo: share, until: deadline, histogram)
                     answered.add(count)
+                }
+                // Without a preference said in any way, as ordinary callers: even `nil` makes the runtime look it up.
+                if let executor {
+                    group.addTask(executorPreference: executor, operation: work)
+                } else {
+                    group.addTask(operation: work)
                 }
             }
         }
