@@ -21,7 +21,7 @@ extension Client {
     ///
     /// Without a link the request waits for one until its deadline.
     public nonisolated func send(_ request: Request, timeout: Duration? = nil) async throws(ClientError) -> Frame {
-        try await outcome(of: request.requestFrame, timeout: timeout, expectsResponse: true).get()
+        try await outcome(of: request.frame, timeout: timeout, expectsResponse: true).get()
     }
 
     /// Sends `frame`, whose serial the client fills in, and returns the server's response.
@@ -60,7 +60,7 @@ extension Client {
     /// response is awaited and no serial is taken. In protocols matched in order it is for messages that the server
     /// does not answer: an answer would be taken for that of the next request.
     public nonisolated func post(_ request: Request, timeout: Duration? = nil) async throws(ClientError) {
-        _ = try await outcome(of: request.requestFrame, timeout: timeout, expectsResponse: false).get()
+        _ = try await outcome(of: request.frame, timeout: timeout, expectsResponse: false).get()
     }
 
     private nonisolated func outcome(of frame: Frame, timeout: Duration?, expectsResponse: Bool) async -> Outcome {
@@ -99,7 +99,7 @@ extension Client {
         let count = Ticket(requests.count)
         let first = tickets.wrappingAdd(count, ordering: .relaxed).oldValue + 1
         let deadline = limit.map { loop.now.advanced(by: $0) }
-        let frames = requests.map(\.requestFrame)
+        let frames = requests.map(\.frame)
         let range = first...(first + count - 1)
         return await withTaskCancellationHandler {
             await suspend { suspension in
@@ -126,7 +126,7 @@ extension Client {
         } else {
             let deadline = limit.map { loop.now.advanced(by: $0) }
             mailbox.postRequest(
-                .send(ticket, request.requestFrame, .handle(handle), deadline: deadline, expectsResponse: true)
+                .send(ticket, request.frame, .handle(handle), deadline: deadline, expectsResponse: true)
             )
         }
         return handle

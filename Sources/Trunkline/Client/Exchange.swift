@@ -47,9 +47,8 @@ struct Exchange: Sendable {
         return exchange(&outgoing, with: [])
     }
 
-    /// Empties what was taken and keeps its memory for the next batch.
+    /// Keeps the memory of what was taken for the next batch.
     mutating func recycle(_ items: inout [OutboundQueue.Item]) {
-        items.removeAll(keepingCapacity: items.count <= 8192)
         if outgoing.isEmpty { swap(&outgoing, &items) }
     }
 
@@ -58,8 +57,8 @@ struct Exchange: Sendable {
     /// Takes a request in and lets it go out if it may. Returns whether it has to wait its turn.
     mutating func register(
         _ ticket: Ticket,
-        _ frame: Frame,
-        _ waiter: Waiter,
+        _ frame: consuming Frame,
+        _ waiter: consuming Waiter,
         _ deadline: Instant?,
         expectsResponse: Bool
     ) -> Bool {
@@ -116,11 +115,12 @@ struct Exchange: Sendable {
     /// An admitted request goes out.
     private mutating func letGo(
         _ ticket: Ticket,
-        _ frame: Frame,
+        _ frame: consuming Frame,
         _ serial: SerialNumber,
         _ waiter: Waiter,
         expectsResponse: Bool
     ) {
+        outbound.byteCount += OutboundQueue.cost(of: frame)
         var item = OutboundQueue.Item(frame, ticket: ticket, reportsWritten: !expectsResponse)
         item.frame.serial = serial
         if case .handle(let handle) = waiter {
@@ -128,7 +128,6 @@ struct Exchange: Sendable {
             item.reportsWritten = true
         }
         inFlight += 1
-        outbound.byteCount += OutboundQueue.cost(of: frame)
         outgoing.append(item)
     }
 
@@ -154,7 +153,7 @@ struct Exchange: Sendable {
     // MARK: Out
 
     /// Hands a response to the one who waits for it.
-    mutating func answer(_ frame: Frame) {
+    mutating func answer(_ frame: consuming Frame) {
         switch table.answer(frame.serial, unstarted: outbound.unstarted) {
         case .resume(_, let waiter):
             inFlight -= 1

@@ -2,31 +2,30 @@ public import TrunklineCore
 
 /// What is asked of a server: a frame without the parts that the client fills in.
 public struct Request: Sendable, Hashable {
-    /// The protocol's number for this type of request.
-    public var type: UInt32
-    /// The message itself.
-    public var body: Bytes
-    var frame: Frame
+    /// The frame to send; its serial is given when it goes out.
+    private(set) var frame: Frame
 
     /// A request of type `type` with `body`.
     public init(type: UInt32 = 0, body: Bytes = Bytes()) {
-        self.type = type
-        self.body = body
-        frame = Frame(.request)
+        frame = Frame(.request, type: type, body: body)
+    }
+
+    /// The protocol's number for this type of request.
+    public var type: UInt32 {
+        get { frame.type }
+        set { frame.type = newValue }
+    }
+
+    /// The message itself.
+    public var body: Bytes {
+        get { frame.body }
+        set { frame.body = newValue }
     }
 
     /// A named header field that the protocol's layout declares; see `Frame`.
     public subscript(field: String) -> UInt64? {
         get { frame[field] }
         set { frame[field] = newValue }
-    }
-
-    /// The frame to send; its serial is given when it goes out.
-    var requestFrame: Frame {
-        var frame = frame
-        frame.type = type
-        frame.body = body
-        return frame
     }
 }
 

@@ -25,8 +25,8 @@ enum Submission: Sendable {
 
 /// Who takes what a mailbox holds: a client.
 protocol MailboxOwner: AnyObject, Sendable {
-    /// Called on the loop.
-    func take(_ submissions: [Submission])
+    /// Takes every submission out of its place. Called on the loop.
+    func take(_ submissions: inout [Submission?])
 }
 
 /// The one way into a client: what any thread posts, its loop takes, all at once and in order.
@@ -36,13 +36,13 @@ protocol MailboxOwner: AnyObject, Sendable {
 final class Mailbox: LoopWork {
     private struct LoopSide {
         /// What was posted on the loop.
-        var items: [Submission] = []
+        var items: [Submission?] = []
         var isScheduled = false
         /// Empty, with memory for the next batch.
-        var spare: [Submission] = []
+        var spare: [Submission?] = []
     }
 
-    private let box = Lock<[Submission]>([])
+    private let box = Lock<[Submission?]>([])
     /// Whether there is something in the box, which the loop then knows. Changed with the box locked.
     private let isFilled = Atomic<Bool>(false)
     private let loop: any EventLoop
@@ -84,12 +84,12 @@ final class Mailbox: LoopWork {
     }
 
     /// Hands `items` over and empties them, keeping their memory unless it is large.
-    private func take(_ items: inout [Submission]) {
+    private func take(_ items: inout [Submission?]) {
         guard !items.isEmpty else { return }
         if let client = unsafe client {
-            client.take(items)
+            client.take(&items)
         } else {
-            for item in items { item.refuse() }
+            for item in items { item?.refuse() }
         }
         items.removeAll(keepingCapacity: items.count <= 8192)
     }

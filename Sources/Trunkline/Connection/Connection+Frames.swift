@@ -72,7 +72,8 @@ extension Connection {
                     )
                 }
                 writers[ticket] = (outbound.nextPosition, continuation)
-                enqueue([OutboundQueue.Item(frame, ticket: ticket, reportsWritten: true)])
+                var items = [OutboundQueue.Item(frame, ticket: ticket, reportsWritten: true)]
+                enqueue(&items)
                 if Task.isCancelled { cancelWrite(ticket) }
             }
         } onCancel: {

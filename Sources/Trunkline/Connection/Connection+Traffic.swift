@@ -51,10 +51,10 @@ extension Connection {
 
     // MARK: Writing
 
-    /// Queues `items`, to be written at the end of this turn.
-    func enqueue(_ items: [OutboundQueue.Item]) {
+    /// Takes `items` over, to be written at the end of this turn; leaves an empty array with memory for others.
+    func enqueue(_ items: inout [OutboundQueue.Item]) {
         guard !items.isEmpty else { return }
-        outbound.append(contentsOf: items)
+        outbound.append(taking: &items)
         want()
         scheduleFlush()
     }

@@ -13,7 +13,8 @@ protocol ConnectionOwner: AnyObject, Sendable {
 protocol OwnedConnection: AnyObject, Sendable {
     /// Whose connection it is, and where its outbound queue stands.
     func beginBatch(of owner: any ConnectionOwner) -> OutboundQueue.Level
-    func enqueue(_ items: [OutboundQueue.Item])
+    /// Takes `items` over and leaves an empty array with memory for others.
+    func enqueue(_ items: inout [OutboundQueue.Item])
     func want()
 }
 

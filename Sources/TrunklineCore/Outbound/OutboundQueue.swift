@@ -24,7 +24,7 @@ package struct OutboundQueue: Sendable {
         /// Where its bytes end in the buffer, once it is encoded.
         fileprivate var end = 0
 
-        package init(_ frame: Frame, ticket: Ticket, reportsWritten: Bool = false) {
+        package init(_ frame: consuming Frame, ticket: Ticket, reportsWritten: Bool = false) {
             self.frame = frame
             self.ticket = ticket
             self.reportsWritten = reportsWritten
@@ -94,9 +94,15 @@ package struct OutboundQueue: Sendable {
         return nextPosition - 1
     }
 
-    package mutating func append(contentsOf new: [Item]) {
+    /// Takes `new` over and leaves an empty array, with memory for others unless that is large.
+    package mutating func append(taking new: inout [Item]) {
         for item in new { count(item) }
-        items.append(contentsOf: new)
+        if items.isEmpty {
+            swap(&items, &new)  // nothing is copied, as a rule
+        } else {
+            items.append(contentsOf: new)
+            new.removeAll(keepingCapacity: new.count <= 8192)
+        }
     }
 
     private mutating func count(_ item: borrowing Item) {
