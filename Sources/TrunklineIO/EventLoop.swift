@@ -51,6 +51,9 @@ package protocol EventLoop: SerialExecutor, TaskExecutor {
     /// Listens on `address` (port 0: one that is free); `handler` is given every accepted transport.
     func listen(on address: SocketAddress, handler: any ListenerHandler) throws(TransportError) -> any Listener
 
+    /// Lends memory for reading to `body`, which may exchange it for other: one run of it serves all sockets of the loop.
+    func withReceiveMemory(_ body: (inout [UInt8]) -> Void)
+
     /// A seed for random choices (jitter, order of endpoints): the system's, or the simulation's next one.
     func randomSeed() -> UInt64
 }

@@ -27,6 +27,7 @@ extension SocketEventLoop {
         var sockets: [UInt64: Watched] = [:]
         var lastID: UInt64 = 0
         var ready: [Readiness] = []
+        var receiveMemory: [UInt8] = []
         /// Empty arrays whose memory is used again.
         var spareWork: [any LoopWork] = []
         var spareJobs: [Job] = []

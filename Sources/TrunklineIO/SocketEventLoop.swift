@@ -84,6 +84,11 @@ package final class SocketEventLoop: EventLoop {
         unsafe state.timers.arm(timer, at: deadline)
     }
 
+    package func withReceiveMemory(_ body: (inout [UInt8]) -> Void) {
+        assertCurrent()
+        unsafe body(&state.receiveMemory)
+    }
+
     package func resolve(
         _ host: String,
         port: UInt16,

@@ -17,6 +17,7 @@ extension Connection {
         guard let transport = establishedTransport else { return }
         var budget = Self.readBudget
         var ending: (any Error)?
+        loop.withReceiveMemory { self.link?.received.borrow(&$0) }
         while budget > 0, ending == nil {
             guard let step = self.link?.readAndDecode(into: &decoded, limit: options.inbound.maximumUndecoded) else {
                 return
@@ -25,7 +26,7 @@ extension Connection {
             ending = step.ending
             if !step.mayHaveMore { break }
         }
-        self.link?.received.trim()
+        loop.withReceiveMemory { self.link?.received.giveBack(to: &$0) }
         deliver()
         // The frames may have made their receiver close, or lose, this very link.
         guard let ending, self.link?.transport === transport else { return }

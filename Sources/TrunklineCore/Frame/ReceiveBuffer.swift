@@ -18,12 +18,13 @@ public struct ReceiveBuffer: Sendable {
     @usableFromInline var awaited = 0
     /// Whether a frame shares `storage`, so that writing to it would copy it.
     @usableFromInline var isShared = false
-    /// How many bytes the next read should offer: grows while reads fill it and shrinks while they hardly do, so that a
-    /// quiet link stays small.
+    /// How many bytes the next read should offer: grows while reads fill it and shrinks while they hardly do.
     private var readSize = ReceiveBuffer.smallestRead
 
-    private static let smallestRead = 8 * 1024
+    private static let smallestRead = 64 * 1024
     private static let largestRead = 256 * 1024
+    /// So much of an incomplete frame is rather copied than kept in a large run of memory.
+    private static let smallLeftOver = 4 * 1024
 
     /// An empty buffer.
     public init() {}
@@ -218,11 +219,27 @@ extension ReceiveBuffer {
         upper = left.count
     }
 
-    /// Gives memory back when nothing is left to decode, all but the little that a quiet link needs for its next frame;
-    /// to be called at the end of a batch.
-    package mutating func trim() {
-        guard isEmpty, isShared || storage.count > Self.smallestRead else { return }
-        self = ReceiveBuffer(readSize: readSize)
+    /// Takes `memory` for the reads that follow, with what is left to decode copied to its front, unless there is as much
+    /// already. Many buffers can share one run of memory so, one after the other.
+    package mutating func borrow(_ memory: inout [UInt8]) {
+        guard storage.count < memory.count else { return }
+        let left = count
+        memory.replaceSubrange(..<left, with: storage[lower..<upper])
+        storage = exchange(&memory, with: [])
+        (lower, upper, isShared) = (0, left, false)
+    }
+
+    /// Puts the memory in place of `memory`, unless a frame shares it or much is left in it to decode; to be called at
+    /// the end of a batch, so that a quiet link keeps no more than it needs.
+    package mutating func giveBack(to memory: inout [UInt8]) {
+        if isEmpty && isShared {
+            self = ReceiveBuffer(readSize: readSize)
+        } else if !isShared, count <= Self.smallLeftOver, storage.count > Self.smallLeftOver {
+            let left = isEmpty ? [] : Array(storage[lower..<upper])
+            if storage.count > memory.count { memory = exchange(&storage, with: []) }
+            storage = left
+            (lower, upper) = (0, left.count)
+        }
     }
 
     private init(readSize: Int) { self.readSize = readSize }

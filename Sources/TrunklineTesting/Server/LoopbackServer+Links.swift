@@ -37,6 +37,7 @@ extension LoopbackServer: TransportHandler {
     func updateReading(_ link: ServerLink) { link.transport.isReading = isReading(link) }
 
     private func read(_ link: ServerLink) {
+        loop.withReceiveMemory { link.received.borrow(&$0) }
         var budget = Self.readBudget
         while budget > 0, isReading(link) {
             let outcome = link.read(into: &decoded)
@@ -55,7 +56,7 @@ extension LoopbackServer: TransportHandler {
                 finish(link)
             }
         }
-        link.received.trim()
+        loop.withReceiveMemory { link.received.giveBack(to: &$0) }
     }
 
     private func take(_ frame: Frame, on link: ServerLink) {

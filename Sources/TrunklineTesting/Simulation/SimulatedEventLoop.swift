@@ -17,6 +17,7 @@ package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
     var ready = ReadyList()
     var endOfTurn: [any LoopWork] = []
     var timers = TimerQueue()
+    private var receiveMemory: [UInt8] = []
     /// Decides what runs next.
     var random: SeededGenerator
     /// Makes `randomSeed`.
@@ -71,6 +72,11 @@ package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
     package func arm(_ timer: LoopTimer, at deadline: Instant?) {
         preconditionIsCurrent()
         timers.arm(timer, at: deadline)
+    }
+
+    package func withReceiveMemory(_ body: (inout [UInt8]) -> Void) {
+        preconditionIsCurrent()
+        body(&receiveMemory)
     }
 
     package func resolve(
