@@ -51,6 +51,9 @@ package protocol EventLoop: SerialExecutor, TaskExecutor {
     /// Listens on `address` (port 0: one that is free); `handler` is given every accepted transport.
     func listen(on address: SocketAddress, handler: any ListenerHandler) throws(TransportError) -> any Listener
 
+    /// Says that the next thing to do will come up within microseconds: it may not be worth going to sleep.
+    func expectNews()
+
     /// Lends memory for reading to `body`, which may exchange it for other: one run of it serves all sockets of the loop.
     func withReceiveMemory(_ body: (inout [UInt8]) -> Void)
 
@@ -59,6 +62,8 @@ package protocol EventLoop: SerialExecutor, TaskExecutor {
 }
 
 extension EventLoop {
+    package func expectNews() {}
+
     package var taskExecutor: any TaskExecutor { self }
 }
 

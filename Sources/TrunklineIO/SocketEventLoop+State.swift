@@ -27,6 +27,7 @@ extension SocketEventLoop {
         var sockets: [UInt64: Watched] = [:]
         var lastID: UInt64 = 0
         var ready: [Readiness] = []
+        var expectation = Expectation()
         var receiveMemory: [UInt8] = []
         /// Empty arrays whose memory is used again.
         var spareWork: [any LoopWork] = []
@@ -45,6 +46,35 @@ extension SocketEventLoop {
         mutating func takeJobs() -> [Job] {
             defer { swap(&jobs, &spareJobs) }
             return exchange(&jobs, with: [])
+        }
+    }
+
+    /// Whether something is expected to come up at once; not believed for a while after it did not.
+    struct Expectation {
+        var isRaised = false
+        private var disappointments = 0
+        private var ignored = 0
+
+        mutating func take() -> Bool {
+            guard exchange(&isRaised, with: false) else { return false }
+            if ignored > 0 {
+                ignored -= 1
+                return false
+            }
+            return true
+        }
+
+        /// It came up.
+        mutating func fulfil() -> Bool {
+            disappointments = 0
+            return true
+        }
+
+        /// It did not.
+        mutating func disappoint() -> Bool {
+            disappointments = min(disappointments + 1, 8)
+            ignored = 1 << disappointments
+            return false
         }
     }
 

@@ -10,6 +10,8 @@ extension Client: @preconcurrency ConnectionOwner {
             for frame in frames {
                 if frame.kind == .response { exchange.answer(frame) } else { receive(frame) }
             }
+            // Fewer are not worth the loop's time, and more take it so long that the first are heard anyway.
+            if (8..<64).contains(frames.count) { loop.expectNews() }
         case .drained: break  // `finish` lets go out what waits
         case .wrote(let tickets):
             for ticket in tickets { exchange.written(ticket) }

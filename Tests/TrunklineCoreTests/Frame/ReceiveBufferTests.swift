@@ -1,0 +1,57 @@
+import Testing
+import TrunklineCore
+
+/// Memory for reading that many buffers share, one after the other.
+@Suite struct ReceiveBufferTests {
+    private func fill(_ buffer: inout ReceiveBuffer, _ bytes: [UInt8]) {
+        let taken = unsafe buffer.fill { free in
+            unsafe free.copyBytes(from: bytes)
+            return (bytes.count, ())
+        }
+        #expect(taken.count == bytes.count)
+    }
+
+    @Test func lentMemoryComesBackAndTheRestOfAFrameStays() {
+        var memory = [UInt8](repeating: 0, count: 128 * 1024)
+        var buffer = ReceiveBuffer()
+        buffer.borrow(&memory)
+        #expect(memory.isEmpty)
+        fill(&buffer, [1, 2, 3, 4, 5])
+        #expect(buffer.readBytes(2) == [1, 2])
+        buffer.giveBack(to: &memory)
+        #expect(memory.count == 128 * 1024)
+        #expect(buffer.count == 3)
+        buffer.borrow(&memory)
+        fill(&buffer, [6])
+        #expect(buffer.readBytes(4) == [3, 4, 5, 6])
+        buffer.giveBack(to: &memory)
+        #expect(memory.count == 128 * 1024)
+        #expect(buffer.isEmpty)
+    }
+
+    @Test func memoryThatAFrameSharesIsNeverLentAgain() {
+        var memory = [UInt8](repeating: 0, count: 64 * 1024)
+        var buffer = ReceiveBuffer()
+        buffer.borrow(&memory)
+        fill(&buffer, [UInt8](repeating: 7, count: 20_000))
+        let body = buffer.readBytes(20_000)
+        buffer.giveBack(to: &memory)
+        #expect(memory.isEmpty)
+        buffer.borrow(&memory)
+        fill(&buffer, [UInt8](repeating: 8, count: 20_000))
+        #expect(body == Bytes([UInt8](repeating: 7, count: 20_000)))
+    }
+
+    @Test func muchThatIsLeftToDecodeStaysWhereItIs() {
+        var memory = [UInt8](repeating: 0, count: 64 * 1024)
+        var buffer = ReceiveBuffer()
+        buffer.borrow(&memory)
+        fill(&buffer, [UInt8](repeating: 7, count: 10_000))
+        buffer.giveBack(to: &memory)
+        #expect(memory.isEmpty)
+        var others = [UInt8](repeating: 0, count: 32 * 1024)
+        buffer.borrow(&others)
+        #expect(others.count == 32 * 1024)
+        #expect(buffer.readBytes(10_000) == Bytes([UInt8](repeating: 7, count: 10_000)))
+    }
+}
