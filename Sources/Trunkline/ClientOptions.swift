@@ -4,13 +4,6 @@ public struct ClientOptions: Sendable {
     public struct Connecting: Sendable {
         /// From the start of an attempt until its link is ready, name resolution included. Default 3 s.
         public var timeout: Duration = .seconds(3)
-        /// How long to wait between rounds of attempts, and before the first attempt after a lost link.
-        public var backoff = Backoff()
-        /// After how many failed attempts in a row callers who wait are told `unavailable`; `nil`, the default, for
-        /// never: they wait until their own deadline. The next request starts over.
-        public var maximumAttempts: Int?
-        /// How long a link must last for the back-off to start anew after it. Default 10 s.
-        public var stableAfter: Duration = .seconds(10)
         /// Sends small segments at once (TCP_NODELAY). Default true.
         public var noDelay = true
         /// Lets the kernel probe an idle server (SO_KEEPALIVE). Default true.
@@ -50,6 +43,12 @@ public struct ClientOptions: Sendable {
 
     /// Establishing links.
     public var connecting = Connecting()
+    /// Replacing links that failed or were lost.
+    public var reconnecting = Reconnecting()
+    /// Going from one endpoint to another.
+    public var failover = Failover()
+    /// Noticing that a link is dead although nobody said so.
+    public var liveness = Liveness()
     /// Requests and their responses.
     public var requests = Requests()
     /// Bytes on their way out.

@@ -15,7 +15,7 @@ struct ClientLoad: Sendable {
 
     init(_ run: Run) {
         var options = ClientOptions()
-        options.connecting.maximumAttempts = 3  // where there is no server, say so
+        options.reconnecting.maximumAttempts = 3  // where there is no server, say so
         client = Client(to: .host("127.0.0.1", port: run.port), speaking: .standard, options: options)
         byHand = run.row == .byHand ? ByHandClient(run) : nil
         row = run.row

@@ -6,7 +6,7 @@ public import TrunklineIO
 extension Client {
     /// Connects now instead of on first use, and returns when the link is ready.
     ///
-    /// - Throws: `unavailable` when `options.connecting.maximumAttempts` is set and reached, `closed`, or `cancelled`.
+    /// - Throws: `unavailable` when `options.reconnecting.maximumAttempts` is set and reached, `closed`, or `cancelled`.
     ///   Without that limit it goes on trying until then; bound it with `withTimeout`.
     public nonisolated func connect() async throws(ClientError) {
         let id = tickets.wrappingAdd(1, ordering: .relaxed).newValue

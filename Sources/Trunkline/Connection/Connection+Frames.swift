@@ -4,7 +4,7 @@ import TrunklineIO
 /// A connection used alone: frames in by asking for them, frames out one by one.
 extension Connection {
     /// The frames that the server sends, of every kind, across reconnects, until the connection is closed
-    /// or, with `options.connecting.maximumAttempts`, no server could be reached.
+    /// or, with `options.reconnecting.maximumAttempts`, no server could be reached.
     ///
     /// It pulls: while nobody asks for the next frame, reading from the socket pauses and TCP pushes back on the
     /// server. Several readers share the frames, each frame goes to one. Asking for the first frame connects.

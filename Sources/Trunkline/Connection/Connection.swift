@@ -95,9 +95,9 @@ public actor Connection {
         self.options = options
         self.codec = codec
         var policy = ReconnectMachine.Policy()
-        policy.backoff = options.connecting.backoff
-        policy.maximumAttempts = options.connecting.maximumAttempts.map { max(1, $0) }
-        policy.stableAfter = options.connecting.stableAfter
+        policy.backoff = (options.reconnecting.policy as? Backoff) ?? Backoff()
+        policy.maximumAttempts = options.reconnecting.maximumAttempts.map { max(1, $0) }
+        policy.stableAfter = options.reconnecting.stableAfter
         machine = ReconnectMachine(endpoints: endpoints, policy: policy, seed: loop.randomSeed())
     }
 

@@ -2,7 +2,7 @@
 ///
 /// The wait before round *n* (from 0) is drawn evenly from zero to `min(cap, base × factorⁿ)`, the first wait
 /// included, so that many clients that lost the same server do not come back together.
-public struct Backoff: Sendable, Hashable {
+public struct Backoff: ReconnectPolicy, Hashable {
     /// The longest first wait. Default 200 ms; less than zero counts as zero.
     public var base: Duration = .milliseconds(200)
     /// By how much the longest wait grows from round to round. Default 2; less than 1 counts as 1.
@@ -25,6 +25,11 @@ public struct Backoff: Sendable, Hashable {
         for _ in 0..<max(0, round) where nanoseconds > 0 && nanoseconds < limit { nanoseconds *= max(1, factor) }
         // Below 2⁶³ even where the cap is not: a Double that large would not fit.
         return .nanoseconds(Int64(min(nanoseconds, limit, 9e18)))
+    }
+
+    /// Waits up to the ceiling of the failure's round, drawn evenly.
+    public func decision(for failure: ReconnectFailure, random: () -> Double) -> ReconnectDecision {
+        .retry(after: .nanoseconds(Int64(Double(ceiling(round: failure.round).clampedNanoseconds) * random())))
     }
 
     /// The wait before round `round`.

@@ -36,7 +36,7 @@ struct LoopbackConnectingTests {
 
     @Test(arguments: Mechanism.allCases)
     func theLimitOnAttemptsEndsEveryWait(_ mechanism: Mechanism) async throws {
-        let options = quickOptions { $0.connecting.maximumAttempts = 3 }
+        let options = quickOptions { $0.reconnecting.maximumAttempts = 3 }
         let dead = try await deadEndpoint()
         try await withClient(to: dead, speaking: .standard, options: options, on: mechanism.loops) { client in
             let handles = (0..<5).map { client.start(ask($0)) }
@@ -104,7 +104,7 @@ struct LoopbackConnectingTests {
             to: .unix(path: path),
             speaking: .standard,
             options: quickOptions {
-                $0.connecting.maximumAttempts = 1
+                $0.reconnecting.maximumAttempts = 1
             }
         ) { client in
             let error = await failure { () throws(ClientError) in try await client.connect() }
@@ -113,7 +113,7 @@ struct LoopbackConnectingTests {
     }
 
     @Test func anAddressThatCannotBeUsedIsAnErrorNotATrap() async throws {
-        let options = quickOptions { $0.connecting.maximumAttempts = 1 }
+        let options = quickOptions { $0.reconnecting.maximumAttempts = 1 }
         let long = Endpoint.unix(path: "/tmp/" + String(repeating: "x", count: 200))
         try await withClient(to: long, speaking: .standard, options: options) { client in
             let error = await failure { () throws(ClientError) in try await client.connect() }

@@ -75,7 +75,7 @@ struct LoopbackServerTests {
     }
 
     @Test func aServerThatDoesNotAcceptIsUnavailableUntilItDoes() async throws {
-        let options = quickOptions { $0.connecting.maximumAttempts = 3 }
+        let options = quickOptions { $0.reconnecting.maximumAttempts = 3 }
         try await withServerAndClient(clientOptions: options) { server, client in
             await server.stopAccepting()
             let error = await failure { () throws(ClientError) in try await client.send(Request(type: 0x410)) }
@@ -147,7 +147,7 @@ struct LoopbackServerTests {
     @Test func aServerThatIsLetGoClosesItsSockets() async throws {
         var server: LoopbackServer? = try await LoopbackServer.start(speaking: .standard)
         let endpoint = try #require(server?.endpoint)
-        let options = quickOptions { $0.connecting.maximumAttempts = 2 }
+        let options = quickOptions { $0.reconnecting.maximumAttempts = 2 }
         try await withClient(to: endpoint, speaking: .standard, options: options) { client in
             _ = try await client.send(Request(type: 0x410))
             server = nil

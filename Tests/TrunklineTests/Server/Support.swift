@@ -6,7 +6,7 @@ import TrunklineTesting
 /// Options that make tests quick: hardly any back-off.
 func quickOptions(_ change: (inout ClientOptions) -> Void = { _ in }) -> ClientOptions {
     ClientOptions { options in
-        options.connecting.backoff = Backoff(base: .milliseconds(1), cap: .milliseconds(20))
+        options.reconnecting.policy = Backoff(base: .milliseconds(1), cap: .milliseconds(20))
         options.requests.timeout = .seconds(30)
         change(&options)
     }

@@ -67,7 +67,7 @@ private struct Life {
     private var options: ClientOptions {
         var random = random(1)
         return ClientOptions {
-            $0.connecting.backoff = Backoff(base: .milliseconds(2), cap: .milliseconds(20))
+            $0.reconnecting.policy = Backoff(base: .milliseconds(2), cap: .milliseconds(20))
             $0.connecting.timeout = .milliseconds(100)
             $0.requests.timeout = .milliseconds(400)
             $0.requests.drainTimeout = .milliseconds(200)

@@ -404,8 +404,8 @@ struct ClientSimulationTests {
     @Test func connectingIntoNothingTimesOutAndGoesOn() throws {
         let options = ClientOptions {
             $0.connecting.timeout = .seconds(3)
-            $0.connecting.maximumAttempts = 2
-            $0.connecting.backoff = Backoff(base: .zero)
+            $0.reconnecting.maximumAttempts = 2
+            $0.reconnecting.policy = Backoff(base: .zero)
         }
         try simulate(options: options) { service, client in
             service.network.partition("db")
@@ -537,7 +537,7 @@ struct ClientSimulationTests {
 
     @Test func closeWhileWaitingToReconnectReturnsAtOnceOrWithItsRequests() throws {
         let options = ClientOptions {
-            $0.connecting.backoff = Backoff(base: .seconds(1000), cap: .seconds(1000))
+            $0.reconnecting.policy = Backoff(base: .seconds(1000), cap: .seconds(1000))
             $0.requests.drainTimeout = .seconds(5)
         }
         for hasRequest in [false, true] {

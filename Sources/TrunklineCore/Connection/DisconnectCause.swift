@@ -1,0 +1,29 @@
+/// Why an attempt to connect failed, or a link ended.
+public enum DisconnectCause: String, Sendable, Hashable, CaseIterable {
+    /// The host's name could not be resolved.
+    case nameResolution
+    /// Nobody listens there.
+    case refused
+    /// There is no way to the address.
+    case unreachable
+    /// There was no usable link in time.
+    case timedOut
+    /// The peer, or something on the way, reset the connection.
+    case reset
+    /// The server closed the connection in good order.
+    case closedByServer
+    /// The server said that it is about to go.
+    case goAway
+    /// The link looked established but gave no sign of life.
+    case halfOpen
+    /// The server sent what the protocol does not allow.
+    case protocolViolation
+    /// TLS could not be established, or was broken off.
+    case tls
+    /// The greeting failed: the server refused it, or it took too long.
+    case greetingRefused
+    /// We closed it, suspended it, or went to another endpoint.
+    case closedLocally
+    /// Any other error of the system.
+    case system
+}
