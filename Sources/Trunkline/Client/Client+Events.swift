@@ -57,7 +57,8 @@ extension Client: @preconcurrency ConnectionOwner {
         let (unstarted, endpoint) = connection.assumeIsolated { ($0.outbound.level.unstarted, $0.machine.endpoint) }
         let lost = exchange.linkLost { $0 < unstarted }
         let error = ClientError(code, .unknown, message, endpoint: endpoint, cause: cause)
-        for (_, waiter) in lost { waiter.resume(.failure(error)) }
+        for (ticket, waiter) in lost { fail(ticket, waiter, error) }
+        endLinkbound(endpoint, cause)
     }
 
     /// No server could be reached: ends every request and everyone who waits for a link.
@@ -71,14 +72,14 @@ extension Client: @preconcurrency ConnectionOwner {
     func failRequests(_ error: ClientError) {
         flushOutgoing()
         let all = exchange.removeAll()
-        for (_, entry) in all {
+        for (ticket, entry) in all {
             let started = connection.assumeIsolated { connection in
                 let started = entry.position != 0 && connection.outbound.hasStarted(entry.position)
                 if !started, entry.position != 0 { connection.outbound.remove(entry.position) }
                 return started
             }
             let mine = started ? ClientError(error.code, .unknown, error.message, cause: error.cause) : error
-            entry.waiter.resume(.failure(mine))
+            fail(ticket, entry.waiter, mine)
         }
     }
 

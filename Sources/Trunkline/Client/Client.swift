@@ -64,7 +64,7 @@ public actor Client {
         self.options = options
         self.codec = codec
         connection = Connection(to: endpoints, speaking: codec, options: options, loop: loop)
-        exchange = Exchange(matching: codec.matching, options: options)
+        exchange = Exchange(matching: codec.matching, options: options, seed: loop.randomSeed())
         unsafe mailbox.client = self
     }
 
@@ -117,6 +117,10 @@ public actor Client {
         public var unexpectedFrames = 0
         /// Links established.
         public var links = 0
+        /// Times that a request which had failed was to be sent again: see `RetryPolicy.idempotent(attempts:backoff:)`.
+        public var retries = 0
+        /// Times that it was not because the `RetryBudget` was spent.
+        public var retriesRefused = 0
         /// Requests that have not ended yet.
         public var pending = 0
         /// Serial numbers that are held: by requests in flight, or by quarantine.
