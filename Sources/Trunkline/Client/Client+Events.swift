@@ -19,7 +19,6 @@ extension Client: @preconcurrency ConnectionOwner {
             for (ticket, error) in refusals { exchange.refused(ticket, error) }
         case .ready: linkEstablished()
         case .unavailable: giveUp()
-        case .lost(let cause): linkLost(cause)
         case .closed: closed()
         }
         finish()
@@ -42,7 +41,6 @@ extension Client: @preconcurrency ConnectionOwner {
     // MARK: Links
 
     private func linkEstablished() {
-        exchange.count(\.links)
         if hadLink {
             for channel in channels { channel.noteReconnected() }
         }
@@ -50,7 +48,9 @@ extension Client: @preconcurrency ConnectionOwner {
         resumeConnectWaiters(nil)
     }
 
-    private func linkLost(_ cause: any Error) {
+    func connectionLost(_ cause: any Error) -> Int {
+        begin()
+        defer { finish() }
         let code: ClientError.Code = cause is FrameError ? .protocolViolation : .connectionLost
         let message =
             code == .protocolViolation ? "the server broke the protocol" : "the link was lost before the response"
@@ -58,6 +58,7 @@ extension Client: @preconcurrency ConnectionOwner {
         let lost = exchange.linkLost { $0 < unstarted }
         let error = ClientError(code, .unknown, message, endpoint: endpoint, cause: cause)
         for (_, waiter) in lost { waiter.resume(.failure(error)) }
+        return lost.count
     }
 
     /// No server could be reached: ends every request and everyone who waits for a link.

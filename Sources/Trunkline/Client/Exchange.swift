@@ -213,7 +213,7 @@ struct Exchange: Sendable {
 }
 
 extension ClientError {
-    fileprivate static func rejection(_ frame: Frame) -> ClientError {
+    static func rejection(_ frame: Frame) -> ClientError {
         let message = frame.status == 0 ? "the server refused" : "the server answered with status \(frame.status)"
         return ClientError(.rejected, .answered, message, response: frame)
     }

@@ -38,6 +38,7 @@ extension Connection {
     }
 
     private func begin(_ attempt: ReconnectMachine.Attempt) {
+        statistics.attempts += 1
         attemptDeadline = loop.now.advanced(by: options.connecting.timeout)
         arm(at: attemptDeadline)
         switch attempt.endpoint.target {
@@ -78,7 +79,13 @@ extension Connection {
         socketOptions.noDelay = options.connecting.noDelay
         socketOptions.keepAlive = options.connecting.keepAlive
         let transport = loop.connect(to: untriedAddresses.removeFirst(), options: socketOptions, handler: self)
-        link = Link(session: attempt.id, endpoint: attempt.endpoint, transport: transport, codec: codec)
+        link = Link(
+            session: attempt.id,
+            attempt: attempt.number,
+            endpoint: attempt.endpoint,
+            transport: transport,
+            codec: codec
+        )
     }
 
     /// The time of an address, or of the whole attempt, is over.
@@ -88,21 +95,35 @@ extension Connection {
         if untriedAddresses.isEmpty { attemptFailed(attempt.id, error) } else { tryNextAddress(attempt, after: error) }
     }
 
-    func attemptFailed(_ id: UInt64, _ error: TransportError) {
+    func attemptFailed(_ id: UInt64, _ error: any Error) {
         guard case .connecting(let attempt) = machine.state, attempt.id == id else { return }
+        let isGreeting = greeting != nil
+        endGreeting(ClientError(.connectionLost, .notSent, "the link ended while greeting", cause: error))
+        let phase: DisconnectReport.Phase = isGreeting ? .greeting : link == nil ? .resolving : .connecting
         link?.transport.close()
         link = nil
         untriedAddresses = []
         lastCause = error
         if attempts.count == 8 { attempts.removeFirst() }
         attempts.append(ClientError.Attempt(endpoint: attempt.endpoint, cause: error))
+        report(phase, DisconnectCause(error), error, (attempt.endpoint, attempt.id, attempt.number))
         perform(machine.attemptFailed(id, at: loop.now))
     }
 
+    /// There is a socket; the user's greeting has the first word on it.
     private func established() {
-        guard let link, let session = machine.established(link.session, at: loop.now) else { return }
+        guard let link, case .connecting(let attempt) = machine.state, attempt.id == link.session else { return }
         self.link?.isEstablished = true
+        linksBegun += 1
+        if !beginGreeting(link.endpoint, link.session) { becomeReady() }
+    }
+
+    /// The link may carry requests.
+    func becomeReady() {
+        guard let link, let session = machine.established(link.session, at: loop.now) else { return }
         arm(at: nil)
+        statistics.links += 1
+        readySince = loop.now
         attempts = []
         lastCause = nil
         updateReading()
@@ -114,11 +135,22 @@ extension Connection {
     /// The link is gone: what had started is lost, what had not goes out on the next one.
     func lose(_ cause: any Error) {
         guard let link, link.isEstablished else { return }
+        guard greeting == nil else { return greetingFailed(link.session, cause) }
         link.transport.close()
         self.link = nil
         lastCause = cause
+        let bytesUnsent = outbound.unwrittenCount
         outbound.linkLost()
-        owner?.connection(did: .lost(cause))
+        let requestsLost = owner?.connectionLost(cause) ?? 0
+        report(
+            isDraining ? .draining : .ready,
+            DisconnectCause(cause),
+            cause,
+            (link.endpoint, link.session, link.attempt),
+            lifetime: readySince.map { loop.now.since($0) } ?? .zero,
+            requestsLost: requestsLost,
+            bytesUnsent: bytesUnsent
+        )
         let error = ClientError(
             .connectionLost,
             .unknown,
@@ -143,7 +175,7 @@ extension Connection: @preconcurrency TransportHandler {
             guard case .connecting(let attempt) = machine.state else { return }
             tryNextAddress(attempt, after: error)
         case .readable: read()
-        case .writable: flush()
+        case .writable: if greeting == nil { flush() } else { flushGreeting() }
         }
     }
 }

@@ -4,6 +4,8 @@ import TrunklineCore
 protocol ConnectionOwner: AnyObject, Sendable {
     /// Called within the connection's isolation; the owner shares its loop.
     func connection(did event: ConnectionEvent)
+    /// The link is gone. Returns how many requests were lost with it. Called within the connection's isolation.
+    func connectionLost(_ cause: any Error) -> Int
 }
 
 /// What a client asks of its connection for every batch, on the loop that both share.
@@ -29,8 +31,6 @@ enum ConnectionEvent: Sendable {
     case refused([(ticket: Ticket, error: FrameError)])
     /// Bytes went out, so there may be room below the low watermark.
     case drained
-    /// The link is gone.
-    case lost(any Error)
     /// Every attempt that the policy allows has failed; no other follows until somebody wants a link.
     case unavailable
     /// For good.

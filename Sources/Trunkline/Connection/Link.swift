@@ -5,6 +5,8 @@ import TrunklineIO
 struct Link {
     /// The number of the attempt, and of the session when it succeeds.
     let session: UInt64
+    /// Which attempt made it, counted from the last stable link.
+    let attempt: Int
     let endpoint: Endpoint
     let transport: any Transport
     /// Encodes and decodes for this link alone.

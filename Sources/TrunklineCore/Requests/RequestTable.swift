@@ -43,8 +43,8 @@ package struct RequestTable<Waiter> {
     @usableFromInline let quarantine: Duration
 
     @usableFromInline
-    package init(matching: ResponseMatching, quarantine: Duration) {
-        if case .serial(let range) = matching { serials = SerialAllocator(range) }
+    package init(matching: ResponseMatching, quarantine: Duration, firstSerial: SerialNumber? = nil) {
+        if case .serial(let range) = matching { serials = SerialAllocator(range, first: firstSerial) }
         self.quarantine = quarantine
     }
 
