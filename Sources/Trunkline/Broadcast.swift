@@ -45,7 +45,8 @@ extension Connection {
         startingWith first: Element?,
         _ access: @escaping @Sendable (isolated Connection, (inout Broadcast<Element>) -> Void) -> Void
     ) {
-        if let first { stream.yield(first) }
+        // Its reader may have gone already, which nobody would tell of any more.
+        if let first, case .terminated = stream.yield(first) { return }
         guard machine.state != .closed else { return stream.finish() }
         lastTicket += 1
         let id = lastTicket
