@@ -12,6 +12,14 @@ extension Client: @preconcurrency ConnectionOwner {
             }
             // Fewer are not worth the loop's time, and more take it so long that the first are heard anyway.
             if (8..<64).contains(frames.count) { loop.expectNews() }
+        case .receivedOnRetired(let frames, let end):
+            for frame in frames {
+                if frame.kind == .response {
+                    exchange.answer(frame, onLinkBefore: end)
+                } else if frame.kind != .ping, frame.kind != .goAway {
+                    receive(frame)
+                }
+            }
         case .drained: break  // `finish` lets go out what waits
         case .wrote(let tickets):
             for ticket in tickets { exchange.written(ticket) }
@@ -57,6 +65,17 @@ extension Client: @preconcurrency ConnectionOwner {
         let (unstarted, endpoint) = connection.assumeIsolated { ($0.outbound.level.unstarted, $0.machine.endpoint) }
         let lost = exchange.linkLost { $0 < unstarted }
         let error = ClientError(code, .unknown, message, endpoint: endpoint, cause: cause)
+        for (_, waiter) in lost { waiter.resume(.failure(error)) }
+        return lost.count
+    }
+
+    func connectionRetired(before unstarted: OutboundPosition) -> Int { exchange.retire(before: unstarted) }
+
+    func retiredLinkLost(_ positions: Range<OutboundPosition>, _ cause: any Error) -> Int {
+        begin()
+        defer { finish() }
+        let lost = exchange.retiredLinkLost(positions)
+        let error = ClientError(.connectionLost, .unknown, "the link was lost before the response", cause: cause)
         for (_, waiter) in lost { waiter.resume(.failure(error)) }
         return lost.count
     }

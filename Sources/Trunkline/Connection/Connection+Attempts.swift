@@ -121,6 +121,7 @@ extension Connection {
     /// The link may carry requests.
     func becomeReady() {
         guard let link, let session = machine.established(link.session, at: loop.now) else { return }
+        self.link?.firstPosition = outbound.level.unstarted
         arm(at: nil)
         statistics.links += 1
         readySince = loop.now
@@ -168,7 +169,7 @@ extension Connection: @preconcurrency TransportHandler {
     package func transport(_ id: UInt64, did event: TransportEvent) {
         // Else it is of a link that is gone. No copy of the link: one that lives while reading makes the codec and
         // the bytes received be copied.
-        guard link?.transport.id == id else { return }
+        guard link?.transport.id == id else { return retiredTransport(id, did: event) }
         switch event {
         case .connected: established()
         case .connectFailed(let error):

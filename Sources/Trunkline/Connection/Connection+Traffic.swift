@@ -84,7 +84,7 @@ extension Connection {
         if isDraining && outbound.isEmpty { finishClosing() }
     }
 
-    private func report(wrote: [Ticket], refused: [(item: OutboundQueue.Item, error: FrameError)]) {
+    func report(wrote: [Ticket], refused: [(item: OutboundQueue.Item, error: FrameError)]) {
         if let owner {
             if !refused.isEmpty { owner.connection(did: .refused(refused.map { ($0.item.ticket, $0.error) })) }
             if !wrote.isEmpty { owner.connection(did: .wrote(wrote)) }

@@ -23,6 +23,9 @@ public actor Connection {
     var machine: ReconnectMachine
     /// The socket of the attempt that is under way, or of the link that is ready.
     var link: Link?
+    /// Links that take no new requests and see those off that had started on them.
+    var retired: [RetiredLink] = []
+    var retiredTimeout: ConnectionTimer?
     /// The end of the time of the attempt under way.
     var attemptDeadline = Instant.distantFuture
     /// Addresses of the attempt under way that were not tried yet.
@@ -196,6 +199,7 @@ public actor Connection {
             if link.isEstablished { Lingering.close(link.transport, on: loop) } else { link.transport.close() }
         }
         link = nil
+        endRetired()
         // Before the queue is emptied: it knows what has started.
         failWriters(ClientError(.closed, .unknown, "the connection was closed")) { self.outbound.hasStarted($0) }
         failWriters(ClientError(.closed, .notSent, "the connection was closed")) { _ in true }

@@ -12,6 +12,8 @@ struct Link {
     /// Encodes and decodes for this link alone.
     var codec: any FrameCodec
     var received = ReceiveBuffer()
+    /// Where its first request is in the outbound order.
+    var firstPosition: OutboundPosition = 1
     /// False while the socket is connecting.
     var isEstablished = false
 }
