@@ -19,7 +19,7 @@ extension Client: @preconcurrency ConnectionOwner {
             for (ticket, error) in refusals { exchange.refused(ticket, error) }
         case .ready: linkEstablished()
         case .unavailable: giveUp()
-        case .lost(let cause): linkLost(cause)
+        case .lost(let cause, let endpoint): linkLost(cause, from: endpoint)
         case .closed: closed()
         }
         finish()
@@ -50,11 +50,11 @@ extension Client: @preconcurrency ConnectionOwner {
         resumeConnectWaiters(nil)
     }
 
-    private func linkLost(_ cause: any Error) {
+    private func linkLost(_ cause: any Error, from endpoint: Endpoint) {
         let code: ClientError.Code = cause is FrameError ? .protocolViolation : .connectionLost
         let message =
             code == .protocolViolation ? "the server broke the protocol" : "the link was lost before the response"
-        let (unstarted, endpoint) = connection.assumeIsolated { ($0.outbound.level.unstarted, $0.machine.endpoint) }
+        let unstarted = connection.assumeIsolated { $0.outbound.level.unstarted }
         let lost = exchange.linkLost { $0 < unstarted }
         let error = ClientError(code, .unknown, message, endpoint: endpoint, cause: cause)
         for (_, waiter) in lost { waiter.resume(.failure(error)) }

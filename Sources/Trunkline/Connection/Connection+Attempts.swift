@@ -5,15 +5,34 @@ package import TrunklineIO
 extension Connection {
     /// Somebody wants a link.
     func want() {
-        perform(machine.wanted())
+        // Asked for every batch of requests, and hardly ever news.
+        switch machine.state {
+        case .idle, .suspended: perform(machine.wanted(at: loop.now))
+        case .connecting, .ready, .waiting, .closed: return
+        }
     }
 
     func perform(_ action: ReconnectMachine.Action) {
         switch action {
         case .none: return
         case .connect(let attempt): begin(attempt)
-        case .wait(let until): arm(at: until)
+        case .wait(let until):
+            if case .ready = machine.state { return arm(at: until) }
+            abandonAttempt()
+            arm(at: until)
+        case .rest:
+            abandonAttempt()
+            arm(at: nil)
+        case .close(let session):
+            arm(at: nil)
+            retire(session)
+        case .retire(let session, let next):
+            retire(session)
+            // What the loss set off may have closed the connection.
+            guard machine.state != .closed else { return }
+            return perform(next)
         case .giveUp:
+            abandonAttempt()
             arm(at: nil)
             let error = unavailable()
             owner?.connection(did: .unavailable)
@@ -37,7 +56,16 @@ extension Connection {
         )
     }
 
+    /// Drops what there is of an attempt that is not wanted any more.
+    func abandonAttempt() {
+        untriedAddresses = []
+        guard let abandoned = link, !abandoned.isEstablished else { return }
+        abandoned.transport.close()
+        link = nil
+    }
+
     private func begin(_ attempt: ReconnectMachine.Attempt) {
+        abandonAttempt()
         attemptDeadline = loop.now.advanced(by: options.connecting.timeout)
         arm(at: attemptDeadline)
         switch attempt.endpoint.target {
@@ -96,13 +124,13 @@ extension Connection {
         lastCause = error
         if attempts.count == 8 { attempts.removeFirst() }
         attempts.append(ClientError.Attempt(endpoint: attempt.endpoint, cause: error))
-        perform(machine.attemptFailed(id, at: loop.now))
+        perform(machine.attemptFailed(id, DisconnectCause(error), at: loop.now))
     }
 
     private func established() {
-        guard let link, let session = machine.established(link.session, at: loop.now) else { return }
+        guard let link, let session = machine.linkReady(link.session, at: loop.now) else { return }
         self.link?.isEstablished = true
-        arm(at: nil)
+        arm(at: machine.deadline)
         attempts = []
         lastCause = nil
         updateReading()
@@ -118,7 +146,7 @@ extension Connection {
         self.link = nil
         lastCause = cause
         outbound.linkLost()
-        owner?.connection(did: .lost(cause))
+        owner?.connection(did: .lost(cause, from: link.endpoint))
         let error = ClientError(
             .connectionLost,
             .unknown,
@@ -128,7 +156,7 @@ extension Connection {
         )
         failWriters(error) { self.outbound.hasStarted($0) }
         if isDraining { return finishClosing() }
-        perform(machine.linkLost(link.session, at: loop.now))
+        perform(machine.linkLost(link.session, DisconnectCause(cause), at: loop.now))
     }
 }
 

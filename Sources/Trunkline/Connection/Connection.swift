@@ -94,10 +94,7 @@ public actor Connection {
         self.loop = loop
         self.options = options
         self.codec = codec
-        var policy = ReconnectMachine.Policy()
-        policy.backoff = (options.reconnecting.policy as? Backoff) ?? Backoff()
-        policy.maximumAttempts = options.reconnecting.maximumAttempts.map { max(1, $0) }
-        policy.stableAfter = options.reconnecting.stableAfter
+        let policy = ReconnectMachine.Policy(options.reconnecting, options.failover)
         machine = ReconnectMachine(endpoints: endpoints, policy: policy, seed: loop.randomSeed())
     }
 
@@ -118,8 +115,9 @@ public actor Connection {
         case .ready(let session):
             guard let link else { return .idle }
             return .ready(link.endpoint, session: session)
-        case .waiting(let until, let attempt):
+        case .waiting(let until, let attempt, _):
             return .waiting(delay: max(.zero, until.since(loop.now)), attempt: attempt)
+        case .suspended: return .suspended
         case .closed: return .closed
         }
     }
@@ -188,7 +186,7 @@ public actor Connection {
     }
 
     func waitUntilClosed() async {
-        await suspend { suspension in
+        await Trunkline.suspend { suspension in
             // Asked here and not before: the `await` may let the loop do other things first.
             if machine.state == .closed { suspension.resume() } else { closeWaiters.append(suspension) }
         }
@@ -239,8 +237,8 @@ extension Connection: @preconcurrency TimerTarget {
         if isDraining { return finishClosing() }
         switch machine.state {
         case .connecting(let attempt): attemptTimedOut(attempt)
-        case .waiting: perform(machine.timerFired(at: loop.now))
-        case .idle, .ready, .closed: break
+        case .waiting, .ready: perform(machine.timerFired(at: loop.now))
+        case .idle, .suspended, .closed: break
         }
     }
 }

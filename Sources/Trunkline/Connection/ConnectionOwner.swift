@@ -29,8 +29,8 @@ enum ConnectionEvent: Sendable {
     case refused([(ticket: Ticket, error: FrameError)])
     /// Bytes went out, so there may be room below the low watermark.
     case drained
-    /// The link is gone.
-    case lost(any Error)
+    /// The link to this endpoint is gone.
+    case lost(any Error, from: Endpoint)
     /// Every attempt that the policy allows has failed; no other follows until somebody wants a link.
     case unavailable
     /// For good.
