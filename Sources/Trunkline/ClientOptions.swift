@@ -24,8 +24,8 @@ public struct ClientOptions: Sendable {
         public var maximumWaiting = 1_000_000
         /// How many bytes of requests may wait to be written while there is no link, or above
         /// `outbound.highWatermark`; a request beyond them fails with `overloaded`, fate `notSent`. A frame counts as its
-        /// body and 32 bytes. One request may wait alone, whatever its size. Default 64 MiB.
-        public var maximumWaitingBytes = 64 * 1024 * 1024
+        /// body and 32 bytes. One request may wait alone, whatever its size. Default 256 MiB.
+        public var maximumWaitingBytes = 256 * 1024 * 1024
         /// Whether requests that fail are sent again, for calls that do not say otherwise. Default `.ifUnsent`.
         public var retry = RetryPolicy.ifUnsent
         /// What all retries of a client draw on; `nil` for no limit. Default: a fifth of all requests, and 10 per second.
@@ -56,12 +56,16 @@ public struct ClientOptions: Sendable {
     public var connecting = Connecting()
     /// Replacing links that failed or were lost.
     public var reconnecting = Reconnecting()
+    /// What happens on every new link before anything else.
+    public var greeting = Greeting()
     /// Going from one endpoint to another.
     public var failover = Failover()
     /// Noticing that a link is dead although nobody said so.
     public var liveness = Liveness()
     /// Requests and their responses.
     public var requests = Requests()
+    /// Finding out why links end.
+    public var diagnosis = Diagnosis()
     /// Bytes on their way out.
     public var outbound = Outbound()
     /// Bytes on their way in.

@@ -107,7 +107,7 @@ extension Client {
         let ticket = tickets.wrappingAdd(1, ordering: .relaxed).newValue
         let deadline = limit.map { loop.now.advanced(by: $0) }
         return await withTaskCancellationHandler {
-            await suspend { suspension in
+            await withSuspension { suspension in
                 let waiter = Waiter.caller(suspension).under(
                     retry ?? options.requests.retry,
                     waitsForReady: waitsForReady,
@@ -147,7 +147,7 @@ extension Client {
         let frames = requests.map(\.frame)
         let range = first...(first + count - 1)
         return await withTaskCancellationHandler {
-            await suspend { suspension in
+            await withSuspension { suspension in
                 let retry = retry ?? options.requests.retry
                 let batch = Batch(count: frames.count, suspension, retry, waitsForReady: waitsForReady)
                 mailbox.postRequest(.sendAll(first: first, frames, batch, deadline: deadline))
@@ -203,11 +203,11 @@ extension TypedRequest {
 }
 
 extension ClientError {
-    fileprivate static var cancelledUnsent: ClientError {
+    static var cancelledUnsent: ClientError {
         ClientError(.cancelled, .notSent, "cancelled before it was sent")
     }
 
-    fileprivate static func expiredUnsent(_ timeout: Duration) -> ClientError {
+    static func expiredUnsent(_ timeout: Duration) -> ClientError {
         ClientError(.timedOut, .notSent, "a timeout of \(timeout) leaves no time")
     }
 }

@@ -41,7 +41,8 @@ struct Terms: Sendable {
     /// The terms of the next try, at rest until its back-off is over; `nil` when there is none.
     func next(after error: ClientError, at now: Instant, using generator: inout SeededGenerator) -> Terms? {
         guard let backoff = backoff(after: error) else { return nil }
-        let until = now.advanced(by: backoff.delay(round: attempt - 1, using: &generator))
+        let longest = backoff.ceiling(round: attempt - 1).clampedNanoseconds
+        let until = now.advanced(by: .nanoseconds(Int64.random(in: 0...longest, using: &generator)))
         if let deadline, until >= deadline { return nil }
         var next = self
         next.attempt += 1

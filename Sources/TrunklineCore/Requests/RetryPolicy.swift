@@ -4,6 +4,7 @@
 /// |---|---|---|---|
 /// | waits for the first link | waits | waits | waits |
 /// | loses its link before its first byte was written | `connectionLost`, `notSent` | goes out on the next link | goes out on the next link |
+/// | is queued for a link that takes no new requests any more (`goAway`, another endpoint) | goes out on the next link | goes out on the next link | goes out on the next link |
 /// | loses its link (`connectionLost`, `protocolViolation`) after that | fails, `unknown` | fails, `unknown` | is sent again after a back-off |
 /// | finds no server within `options.reconnecting.maximumAttempts` (`unavailable`) | fails, `notSent` | fails, `notSent` | waits again after a back-off |
 /// | `rejected`, `timedOut`, `cancelled`, `closed`, `overloaded`, `invalidRequest`, `tlsFailed` | fails | fails | fails |

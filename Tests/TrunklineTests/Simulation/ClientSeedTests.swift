@@ -259,7 +259,7 @@ private struct Life {
         judge(outcomes, received, &report)
         report.tally["late"] = facts.lateResponses
         report.tally["retried"] = facts.retries
-        report.tally["reconnected"] = max(0, facts.links - 1)
+        report.tally["reconnected"] = max(0, facts.connection.links - 1)
         return report
     }
 

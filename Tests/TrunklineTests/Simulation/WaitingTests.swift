@@ -92,6 +92,28 @@ struct WaitingTests {
         }
     }
 
+    /// The socket was there and the greeting was not over: `connect()` came back before the link was ready.
+    @Test func aLinkThatIsBeingGreetedIsNotReady() throws {
+        let options = ClientOptions {
+            $0.greeting.perform = { greeter in _ = try await greeter.send(ask("greeting")) }
+        }
+        let handler: LoopbackServer.Handler = { $0.body == "greeting" ? .after(.milliseconds(500), .echo) : .echo }
+        try simulate(options: options, handler: handler) { service, client in
+            async let first: Void = client.connect()
+            try await service.server.waitForRequests(1)
+            let error = await failure { () throws(ClientError) in
+                try await client.send(ask("a"), waitsForReady: false)
+            }
+            #expect(error?.code == .unavailable)
+            #expect(error?.message.hasSuffix("there was no link") == true)
+            try await client.connect()
+            #expect(service.now > .milliseconds(500))
+            let reply = try await client.send(ask("b"), waitsForReady: false)
+            #expect(reply.body == "b")
+            try await first
+        }
+    }
+
     /// Taken on while there was a link, then left behind by it: it would have waited for the next one.
     @Test func aCallThatDoesNotWaitEndsWithItsLink() throws {
         let options = ClientOptions { $0.requests.maximumInFlight = 1 }
