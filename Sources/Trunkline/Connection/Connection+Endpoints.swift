@@ -61,12 +61,6 @@ extension Connection {
         guard !isDraining, case .ready(let session) = machine.state else { return }
         perform(machine.leave(session, because: departure, retryAfter: retryAfter, at: loop.now))
     }
-
-    /// The link of `session` is not to be used any more; the machine has gone on already.
-    func retire(_ session: UInt64) {
-        guard link?.session == session else { return }
-        lose(LocalClosure())
-    }
 }
 
 extension ReconnectMachine.Policy {

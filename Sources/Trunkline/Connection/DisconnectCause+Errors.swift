@@ -8,7 +8,20 @@ extension DisconnectCause {
             case let error as TransportError: DisconnectCause(error.code)
             case is FrameError: .protocolViolation
             case is LocalClosure: .closedLocally
-            default: .system
+            // What the user's greeting threw, from here on.
+            case let error as ClientError: DisconnectCause(error)
+            default: .greetingRefused
+            }
+    }
+
+    private init(_ error: ClientError) {
+        self =
+            switch error.code {
+            case .timedOut: .timedOut
+            case .tlsFailed: .tls
+            case .protocolViolation: .protocolViolation
+            case .connectionLost: error.cause.map { DisconnectCause($0) } ?? .reset
+            default: .greetingRefused
             }
     }
 

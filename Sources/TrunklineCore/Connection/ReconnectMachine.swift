@@ -101,7 +101,7 @@ package struct ReconnectMachine: Sendable {
     /// accepts and closes at once would be asked again and again without growing waits; so does giving up.
     var round = 0
     /// Why the last attempt failed or the last link ended.
-    var lastCause = DisconnectCause.closedLocally
+    package internal(set) var lastCause = DisconnectCause.closedLocally
     /// Where the link of `ready` leads.
     var linkEndpoint: Endpoint?
     /// Since when the link is ready. Set in `ready` only.
