@@ -21,12 +21,14 @@ public actor Connection {
     let codec: any FrameCodec
 
     var machine: ReconnectMachine
-    /// The socket of the attempt that is under way, or of the link that is ready.
+    /// The link that is ready.
     var link: Link?
     /// The end of the time of the attempt under way.
     var attemptDeadline = Instant.distantFuture
-    /// Addresses of the attempt under way that were not tried yet.
-    var untriedAddresses: [SocketAddress] = []
+    /// The sockets of the attempt under way.
+    var race: Race?
+    /// How far the attempt under way has come; `nil` when there is none.
+    var connectingPhase: ConnectingPhase?
     /// Fires at the end of an attempt's time or of a back-off.
     var timer: LoopTimer?
     /// Outlives links: what has not started goes out on the next one.
@@ -208,9 +210,8 @@ public actor Connection {
         guard machine.state != .closed else { return }
         machine.close()
         arm(at: nil)
-        if let link {
-            if link.isEstablished { Lingering.close(link.transport, on: loop) } else { link.transport.close() }
-        }
+        endRace()
+        if let link { Lingering.close(link.transport, on: loop) }
         link = nil
         // Before the queue is emptied: it knows what has started.
         failWriters(ClientError(.closed, .unknown, "the connection was closed")) { self.outbound.hasStarted($0) }
@@ -238,7 +239,7 @@ extension Connection: @preconcurrency TimerTarget {
     package func timerFired() {
         if isDraining { return finishClosing() }
         switch machine.state {
-        case .connecting(let attempt): attemptTimedOut(attempt)
+        case .connecting: raceTimerFired()
         case .waiting: perform(machine.timerFired(at: loop.now))
         case .idle, .ready, .closed: break
         }
