@@ -24,6 +24,9 @@ package protocol EventLoop: SerialExecutor, TaskExecutor {
     /// The loop as the executor of tasks that prefer it; the loop itself unless it has to tell the two apart.
     var taskExecutor: any TaskExecutor { get }
 
+    /// Where closures of users run that the loop starts; `nil` for the ordinary pool of threads.
+    var callbackExecutor: (any TaskExecutor)? { get }
+
     // MARK: On the loop only
 
     /// Runs `work` once, after everything else of this turn.
@@ -67,6 +70,7 @@ extension EventLoop {
     package func expectNews() {}
 
     package var taskExecutor: any TaskExecutor { self }
+    package var callbackExecutor: (any TaskExecutor)? { nil }
 }
 
 /// Something to be done on a loop.

@@ -12,6 +12,14 @@ extension Client: @preconcurrency ConnectionOwner {
             }
             // Fewer are not worth the loop's time, and more take it so long that the first are heard anyway.
             if (8..<64).contains(frames.count) { loop.expectNews() }
+        case .receivedOnRetired(let frames, let end):
+            for frame in frames {
+                if frame.kind == .response {
+                    exchange.answer(frame, onLinkBefore: end)
+                } else if frame.kind != .ping, frame.kind != .goAway {
+                    receive(frame)
+                }
+            }
         case .drained: break  // `finish` lets go out what waits
         case .wrote(let tickets):
             for ticket in tickets { exchange.written(ticket) }
@@ -19,7 +27,6 @@ extension Client: @preconcurrency ConnectionOwner {
             for (ticket, error) in refusals { exchange.refused(ticket, error) }
         case .ready: linkEstablished()
         case .unavailable: giveUp()
-        case .lost(let cause): linkLost(cause)
         case .closed: closed()
         }
         finish()
@@ -42,7 +49,6 @@ extension Client: @preconcurrency ConnectionOwner {
     // MARK: Links
 
     private func linkEstablished() {
-        exchange.count(\.links)
         if hadLink {
             for channel in channels { channel.noteReconnected() }
         }
@@ -50,7 +56,9 @@ extension Client: @preconcurrency ConnectionOwner {
         resumeConnectWaiters(nil)
     }
 
-    private func linkLost(_ cause: any Error) {
+    func connectionLost(_ cause: any Error) -> Int {
+        begin()
+        defer { finish() }
         let code: ClientError.Code = cause is FrameError ? .protocolViolation : .connectionLost
         let message =
             code == .protocolViolation ? "the server broke the protocol" : "the link was lost before the response"
@@ -58,6 +66,18 @@ extension Client: @preconcurrency ConnectionOwner {
         let lost = exchange.linkLost { $0 < unstarted }
         let error = ClientError(code, .unknown, message, endpoint: endpoint, cause: cause)
         for (_, waiter) in lost { waiter.resume(.failure(error)) }
+        return lost.count
+    }
+
+    func connectionRetired(before unstarted: OutboundPosition) -> Int { exchange.retire(before: unstarted) }
+
+    func retiredLinkLost(_ positions: Range<OutboundPosition>, _ cause: any Error) -> Int {
+        begin()
+        defer { finish() }
+        let lost = exchange.retiredLinkLost(positions)
+        let error = ClientError(.connectionLost, .unknown, "the link was lost before the response", cause: cause)
+        for (_, waiter) in lost { waiter.resume(.failure(error)) }
+        return lost.count
     }
 
     /// No server could be reached: ends every request and everyone who waits for a link.

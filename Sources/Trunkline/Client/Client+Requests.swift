@@ -147,11 +147,11 @@ extension TypedRequest {
 }
 
 extension ClientError {
-    fileprivate static var cancelledUnsent: ClientError {
+    static var cancelledUnsent: ClientError {
         ClientError(.cancelled, .notSent, "cancelled before it was sent")
     }
 
-    fileprivate static func expiredUnsent(_ timeout: Duration) -> ClientError {
+    static func expiredUnsent(_ timeout: Duration) -> ClientError {
         ClientError(.timedOut, .notSent, "a timeout of \(timeout) leaves no time")
     }
 }

@@ -38,26 +38,48 @@ extension Connection {
     }
 
     private func begin(_ attempt: ReconnectMachine.Attempt) {
+        statistics.attempts += 1
         attemptDeadline = loop.now.advanced(by: options.connecting.timeout)
         arm(at: attemptDeadline)
         beginRace(attempt)
     }
 
-    func attemptFailed(_ id: UInt64, _ error: TransportError) {
+    func attemptFailed(_ id: UInt64, _ error: any Error) {
         guard case .connecting(let attempt) = machine.state, attempt.id == id else { return }
+        let phase: DisconnectReport.Phase =
+            greeting != nil ? .greeting : connectingPhase == .resolving ? .resolving : .connecting
+        endGreeting(ClientError(.connectionLost, .notSent, "the link ended while greeting", cause: error))
         endRace()
+        link?.transport.close()
+        link = nil
         lastCause = error
         if attempts.count == 8 { attempts.removeFirst() }
         attempts.append(ClientError.Attempt(endpoint: attempt.endpoint, cause: error))
+        report(phase, DisconnectCause(error), error, (attempt.endpoint, attempt.id, attempt.number))
         perform(machine.attemptFailed(id, at: loop.now))
     }
 
-    /// The attempt has a socket that can be used.
+    /// The attempt has a socket that can be used; the user's greeting has the first word on it.
     func established(_ attempt: ReconnectMachine.Attempt, _ transport: any Transport) {
-        guard let session = machine.established(attempt.id, at: loop.now) else { return transport.close() }
-        link = Link(session: attempt.id, endpoint: attempt.endpoint, transport: transport, codec: codec)
-        link?.isEstablished = true
+        guard machine.state == .connecting(attempt) else { return transport.close() }
+        link = Link(
+            session: attempt.id,
+            attempt: attempt.number,
+            endpoint: attempt.endpoint,
+            transport: transport,
+            codec: codec
+        )
+        linksBegun += 1
+        if !beginGreeting(attempt.endpoint, attempt.id) { becomeReady() }
+    }
+
+    /// The link may carry requests.
+    func becomeReady() {
+        guard let link, let session = machine.established(link.session, at: loop.now) else { return }
+        self.link?.firstPosition = outbound.level.unstarted
         arm(at: nil)
+        statistics.links += 1
+        readySince = loop.now
         attempts = []
         lastCause = nil
         updateReading()
@@ -69,11 +91,22 @@ extension Connection {
     /// The link is gone: what had started is lost, what had not goes out on the next one.
     func lose(_ cause: any Error) {
         guard let link, link.isEstablished else { return }
+        guard greeting == nil else { return greetingFailed(link.session, cause) }
         link.transport.close()
         self.link = nil
         lastCause = cause
+        let bytesUnsent = outbound.unwrittenCount
         outbound.linkLost()
-        owner?.connection(did: .lost(cause))
+        let requestsLost = owner?.connectionLost(cause) ?? 0
+        report(
+            isDraining ? .draining : .ready,
+            DisconnectCause(cause),
+            cause,
+            (link.endpoint, link.session, link.attempt),
+            lifetime: readySince.map { loop.now.since($0) } ?? .zero,
+            requestsLost: requestsLost,
+            bytesUnsent: bytesUnsent
+        )
         let error = ClientError(
             .connectionLost,
             .unknown,
@@ -91,11 +124,14 @@ extension Connection: @preconcurrency TransportHandler {
     package func transport(_ id: UInt64, did event: TransportEvent) {
         // Else it is of one that is connecting, or gone. No copy of the link: one that lives while reading makes the codec and
         // the bytes received be copied.
-        guard link?.transport.id == id else { return raceHears(of: id, event) }
+        guard link?.transport.id == id else {
+            if !raceHears(of: id, event) { retiredTransport(id, did: event) }
+            return
+        }
         switch event {
         case .connected, .connectFailed: return  // while it was in the race
         case .readable: read()
-        case .writable: flush()
+        case .writable: if greeting == nil { flush() } else { flushGreeting() }
         }
     }
 }

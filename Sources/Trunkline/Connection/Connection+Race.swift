@@ -39,22 +39,22 @@ extension Connection {
         perform(race?.rules.resolved(family, answer, at: loop.now))
     }
 
-    /// One of the race's sockets has something to say; others are of links that are gone.
-    func raceHears(of id: UInt64, _ event: TransportEvent) {
-        guard let attempt = race?.attempt(with: id) else { return }
+    /// A socket has something to say. Returns whether it is one of the race's.
+    func raceHears(of id: UInt64, _ event: TransportEvent) -> Bool {
+        guard let attempt = race?.attempt(with: id) else { return false }
         switch event {
         // Usable at once. A handshake would come first, and the others would go on racing meanwhile.
         case .connected: perform(race?.rules.attemptSucceeded(attempt))
         case .connectFailed(let error):
             race?.take(attempt)?.close()
             perform(race?.rules.attemptFailed(attempt, error, at: loop.now))
-        case .readable, .writable: return  // asked for on links only
+        case .readable, .writable: break  // asked for on links only
         }
+        return true
     }
 
     /// The next address may have its turn, or the time of the whole attempt is over.
-    func raceTimerFired() {
-        guard case .connecting(let attempt) = machine.state else { return }
+    func raceTimerFired(_ attempt: ReconnectMachine.Attempt) {
         let now = loop.now
         guard now >= attemptDeadline else {
             arm(at: attemptDeadline)  // unless the rules want it earlier

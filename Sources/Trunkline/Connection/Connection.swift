@@ -21,8 +21,11 @@ public actor Connection {
     let codec: any FrameCodec
 
     var machine: ReconnectMachine
-    /// The link that is ready.
+    /// The link that is ready, or greeting.
     var link: Link?
+    /// Links that take no new requests and see those off that had started on them.
+    var retired: [RetiredLink] = []
+    var retiredTimeout: ConnectionTimer?
     /// The end of the time of the attempt under way.
     var attemptDeadline = Instant.distantFuture
     /// The sockets of the attempt under way.
@@ -35,6 +38,12 @@ public actor Connection {
     var outbound = OutboundQueue()
     /// The latest failed attempts since the last link, oldest first.
     var attempts: [ClientError.Attempt] = []
+    /// What is going on on the link before it is ready.
+    var greeting: Greeting?
+    /// How many links were established, ready or not.
+    var linksBegun = 0
+    /// What the server is told again on every new link.
+    var subscriptions: [UInt64: Request] = [:]
     /// Why there is no link.
     var lastCause: (any Error)?
     var isFlushing = false
@@ -55,6 +64,13 @@ public actor Connection {
         isOwned = true
     }
 
+    var stateReaders = Broadcast<ConnectionState>()
+    var disconnectReaders = Broadcast<DisconnectReport>()
+    /// How often links came and went.
+    public internal(set) var statistics = Statistics()
+    /// When the link became ready.
+    var readySince: Instant?
+
     // Without an owner only:
 
     /// Frames that were read and not yet asked for. At most one batch of reading.
@@ -66,7 +82,6 @@ public actor Connection {
     typealias Writer = Suspension<ClientError?>
 
     var lastTicket: Ticket = 0
-    var stateStreams: [UInt64: AsyncStream<ConnectionState>.Continuation] = [:]
     var closeWaiters: [Suspension<Void>] = []
 
     /// The event loop: everything in this actor runs there.
@@ -106,7 +121,8 @@ public actor Connection {
     deinit {
         // Letting go of the link closes its socket. Streams end; whoever waits for a frame or a write holds the
         // actor by calling it, so nobody is left.
-        for stream in stateStreams.values { stream.finish() }
+        stateReaders.finish()
+        disconnectReaders.finish()
     }
 
     // MARK: State
@@ -129,43 +145,13 @@ public actor Connection {
     /// The present state and every one that follows, until the connection is closed. Each access is a stream of its
     /// own; a reader that falls more than 64 states behind misses the oldest.
     public nonisolated var states: AsyncStream<ConnectionState> {
-        let (stream, continuation) = AsyncStream.makeStream(
-            of: ConnectionState.self,
-            bufferingPolicy: .bufferingNewest(64)
-        )
-        loop.schedule(
-            Completion { [weak self] in
-                guard let self else { return continuation.finish() }
-                self.assumeIsolated { $0.add(continuation) }
-            }
-        )
-        return stream
-    }
-
-    private func add(_ stream: AsyncStream<ConnectionState>.Continuation) {
-        guard machine.state != .closed else {
-            stream.yield(.closed)
-            return stream.finish()
-        }
-        lastTicket += 1
-        let id = lastTicket
-        stateStreams[id] = stream
-        stream.onTermination = { [weak self] _ in
-            guard let self else { return }
-            self.loop.schedule(Completion { [weak self] in self?.assumeIsolated { $0.stateStreams[id] = nil } })
-        }
-        // Its reader may have gone before `onTermination` was set, which is not called any more then.
-        if case .terminated = stream.yield(state) { stateStreams[id] = nil }
+        stream(startingWith: { $0.state }, { $1(&$0.stateReaders) })
     }
 
     func publishState() {
         let state = state
-        // In order: that of a dictionary differs from process to process, and a simulation is to repeat itself.
-        let streams = stateStreams.sorted { $0.key < $1.key }.map(\.value)
-        for stream in streams { stream.yield(state) }
-        guard state == .closed else { return }
-        for stream in streams { stream.finish() }
-        stateStreams.removeAll()
+        stateReaders.yield(state)
+        if state == .closed { stateReaders.finish() }
     }
 
     // MARK: Closing
@@ -210,9 +196,11 @@ public actor Connection {
         guard machine.state != .closed else { return }
         machine.close()
         arm(at: nil)
+        endGreeting(ClientError(.closed, .notSent, "the connection was closed"))
         endRace()
         if let link { Lingering.close(link.transport, on: loop) }
         link = nil
+        endRetired()
         // Before the queue is emptied: it knows what has started.
         failWriters(ClientError(.closed, .unknown, "the connection was closed")) { self.outbound.hasStarted($0) }
         failWriters(ClientError(.closed, .notSent, "the connection was closed")) { _ in true }
@@ -239,7 +227,8 @@ extension Connection: @preconcurrency TimerTarget {
     package func timerFired() {
         if isDraining { return finishClosing() }
         switch machine.state {
-        case .connecting: raceTimerFired()
+        case .connecting(let attempt):
+            if greeting != nil { greetingTimedOut(attempt.id) } else { raceTimerFired(attempt) }
         case .waiting: perform(machine.timerFired(at: loop.now))
         case .idle, .ready, .closed: break
         }
