@@ -7,9 +7,18 @@ extension Client: @preconcurrency ConnectionOwner {
         begin()
         switch event {
         case .received(let frames):
+            var farewell: Frame?
             for frame in frames {
-                if frame.kind == .response { exchange.answer(frame) } else { receive(frame) }
+                if frame.kind == .response {
+                    exchange.answer(frame)
+                } else if frame.kind == .goAway {
+                    farewell = frame
+                } else {
+                    receive(frame)
+                }
             }
+            // After the frames that came with it, which belong to the link that is left now.
+            if let farewell { leave(farewell) }
             // Fewer are not worth the loop's time, and more take it so long that the first are heard anyway.
             if (8..<64).contains(frames.count) { loop.expectNews() }
         case .receivedOnRetired(let frames, let end):
@@ -42,8 +51,15 @@ extension Client: @preconcurrency ConnectionOwner {
         case .ping:
             if let pong = codec.pong(answering: frame) { exchange.answerPing(with: pong) }
         case .pong, .response: break  // a sign of life, which every byte is
-        case .goAway, .part, .request, .cancel: exchange.count(\.unexpectedFrames)
+        case .part, .request, .cancel, .goAway: exchange.count(\.unexpectedFrames)
         }
+    }
+
+    /// The server is about to go: what is out finishes there, the rest goes elsewhere.
+    private func leave(_ farewell: Frame) {
+        flushOutgoing()
+        let hint = codec.retryAfter(in: farewell)
+        connection.assumeIsolated { $0.leaveEndpoint(because: .goAway, retryAfter: hint) }
     }
 
     // MARK: Links
@@ -56,13 +72,13 @@ extension Client: @preconcurrency ConnectionOwner {
         resumeConnectWaiters(nil)
     }
 
-    func connectionLost(_ cause: any Error) -> Int {
+    func connectionLost(_ cause: any Error, to endpoint: Endpoint) -> Int {
         begin()
         defer { finish() }
         let code: ClientError.Code = cause is FrameError ? .protocolViolation : .connectionLost
         let message =
             code == .protocolViolation ? "the server broke the protocol" : "the link was lost before the response"
-        let (unstarted, endpoint) = connection.assumeIsolated { ($0.outbound.level.unstarted, $0.machine.endpoint) }
+        let unstarted = connection.assumeIsolated { $0.outbound.level.unstarted }
         let lost = exchange.linkLost { $0 < unstarted }
         let error = ClientError(code, .unknown, message, endpoint: endpoint, cause: cause)
         for (_, waiter) in lost { waiter.resume(.failure(error)) }

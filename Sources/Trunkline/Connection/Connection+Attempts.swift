@@ -5,15 +5,34 @@ package import TrunklineIO
 extension Connection {
     /// Somebody wants a link.
     func want() {
-        perform(machine.wanted())
+        // Asked for every batch of requests, and hardly ever news.
+        switch machine.state {
+        case .idle, .suspended: perform(machine.wanted(at: loop.now))
+        case .connecting, .ready, .waiting, .closed: return
+        }
     }
 
     func perform(_ action: ReconnectMachine.Action) {
         switch action {
         case .none: return
         case .connect(let attempt): begin(attempt)
-        case .wait(let until): arm(at: until)
+        case .wait(let until):
+            if case .ready = machine.state { return arm(at: until) }
+            abandonAttempt()
+            arm(at: until)
+        case .rest:
+            abandonAttempt()
+            arm(at: nil)
+        case .close(let session):
+            arm(at: nil)
+            if link?.session == session { lose(LocalClosure()) }
+        case .retire(let session, let next):
+            if link?.session == session { retire(machine.lastCause) }
+            // What the loss set off may have closed the connection.
+            guard machine.state != .closed else { return }
+            return perform(next)
         case .giveUp:
+            abandonAttempt()
             arm(at: nil)
             let error = unavailable()
             owner?.connection(did: .unavailable)
@@ -37,7 +56,18 @@ extension Connection {
         )
     }
 
+    /// Drops what there is of an attempt that is not wanted any more.
+    func abandonAttempt() {
+        endRace()
+        // A link that greets is the attempt's; any other is ready.
+        guard let abandoned = link, greeting != nil else { return }
+        endGreeting(ClientError(.connectionLost, .notSent, "the attempt was given up"))
+        abandoned.transport.close()
+        link = nil
+    }
+
     private func begin(_ attempt: ReconnectMachine.Attempt) {
+        abandonAttempt()
         statistics.attempts += 1
         attemptDeadline = loop.now.advanced(by: options.connecting.timeout)
         arm(at: attemptDeadline)
@@ -55,8 +85,18 @@ extension Connection {
         lastCause = error
         if attempts.count == 8 { attempts.removeFirst() }
         attempts.append(ClientError.Attempt(endpoint: attempt.endpoint, cause: error))
-        report(phase, DisconnectCause(error), error, (attempt.endpoint, attempt.id, attempt.number))
-        perform(machine.attemptFailed(id, at: loop.now))
+        let cause = DisconnectCause(error)
+        report(phase, cause, error, (attempt.endpoint, attempt.id, attempt.number))
+        let refusal = error as? GreetingRefusal
+        perform(
+            machine.attemptFailed(
+                id,
+                cause,
+                isPermanent: refusal?.isPermanent ?? false,
+                retryAfter: refusal?.retryAfter,
+                at: loop.now
+            )
+        )
     }
 
     /// The attempt has a socket that can be used; the user's greeting has the first word on it.
@@ -75,9 +115,9 @@ extension Connection {
 
     /// The link may carry requests.
     func becomeReady() {
-        guard let link, let session = machine.established(link.session, at: loop.now) else { return }
+        guard let link, let session = machine.linkReady(link.session, at: loop.now) else { return }
         self.link?.firstPosition = outbound.level.unstarted
-        arm(at: nil)
+        arm(at: machine.deadline)
         statistics.links += 1
         readySince = loop.now
         attempts = []
@@ -97,7 +137,7 @@ extension Connection {
         lastCause = cause
         let bytesUnsent = outbound.unwrittenCount
         outbound.linkLost()
-        let requestsLost = owner?.connectionLost(cause) ?? 0
+        let requestsLost = owner?.connectionLost(cause, to: link.endpoint) ?? 0
         report(
             isDraining ? .draining : .ready,
             DisconnectCause(cause),
@@ -116,7 +156,7 @@ extension Connection {
         )
         failWriters(error) { self.outbound.hasStarted($0) }
         if isDraining { return finishClosing() }
-        perform(machine.linkLost(link.session, at: loop.now))
+        perform(machine.linkLost(link.session, DisconnectCause(cause), at: loop.now))
     }
 }
 

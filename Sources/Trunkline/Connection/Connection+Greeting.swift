@@ -76,7 +76,7 @@ extension Connection {
         lastTicket += 1
         let ticket = lastTicket
         return await withTaskCancellationHandler {
-            await suspend { suspension in
+            await withSuspension { suspension in
                 guard greeting?.session == session else { return suspension.resume(returning: .greetingIsOver) }
                 guard !Task.isCancelled else { return suspension.resume(returning: .failure(.cancelledUnsent)) }
                 if let timeout, timeout <= .zero {
@@ -93,7 +93,7 @@ extension Connection {
         lastTicket += 1
         let id = lastTicket
         return await withTaskCancellationHandler {
-            await suspend { suspension in
+            await withSuspension { suspension in
                 guard greeting?.session == session else { return suspension.resume(returning: .greetingIsOver) }
                 guard !Task.isCancelled else { return suspension.resume(returning: .failure(.cancelledUnsent)) }
                 if let frame = greeting?.inbox.popFirst() {

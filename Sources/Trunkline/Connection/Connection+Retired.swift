@@ -7,7 +7,7 @@ extension Connection {
     /// the others go out on the next one.
     func retire(_ cause: DisconnectCause) {
         guard let current = link, current.isEstablished, greeting == nil else { return }
-        guard let owner else { return lose(RetiredError(cause: cause)) }
+        guard let owner else { return lose(LocalClosure()) }
         link = nil
         let unstarted = outbound.level.unstarted
         let retiring = RetiredLink(
@@ -108,10 +108,4 @@ extension Connection {
 extension RetiredLink {
     /// Writes as much as the socket takes.
     mutating func write() -> Link.WriteResult { link.write(from: &outbound) }
-}
-
-/// A link that we left, where there are no requests to see off.
-struct RetiredError: Error, CustomStringConvertible {
-    let cause: DisconnectCause
-    var description: String { "the link was left: \(cause.rawValue)" }
 }

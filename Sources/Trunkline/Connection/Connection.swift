@@ -111,10 +111,7 @@ public actor Connection {
         self.loop = loop
         self.options = options
         self.codec = codec
-        var policy = ReconnectMachine.Policy()
-        policy.backoff = (options.reconnecting.policy as? Backoff) ?? Backoff()
-        policy.maximumAttempts = options.reconnecting.maximumAttempts.map { max(1, $0) }
-        policy.stableAfter = options.reconnecting.stableAfter
+        let policy = ReconnectMachine.Policy(options.reconnecting, options.failover)
         machine = ReconnectMachine(endpoints: endpoints, policy: policy, seed: loop.randomSeed())
     }
 
@@ -136,8 +133,9 @@ public actor Connection {
         case .ready(let session):
             guard let link else { return .idle }
             return .ready(link.endpoint, session: session)
-        case .waiting(let until, let attempt):
+        case .waiting(let until, let attempt, _):
             return .waiting(delay: max(.zero, until.since(loop.now)), attempt: attempt)
+        case .suspended: return .suspended
         case .closed: return .closed
         }
     }
@@ -176,7 +174,7 @@ public actor Connection {
     }
 
     func waitUntilClosed() async {
-        await suspend { suspension in
+        await withSuspension { suspension in
             // Asked here and not before: the `await` may let the loop do other things first.
             if machine.state == .closed { suspension.resume() } else { closeWaiters.append(suspension) }
         }
@@ -229,8 +227,8 @@ extension Connection: @preconcurrency TimerTarget {
         switch machine.state {
         case .connecting(let attempt):
             if greeting != nil { greetingTimedOut(attempt.id) } else { raceTimerFired(attempt) }
-        case .waiting: perform(machine.timerFired(at: loop.now))
-        case .idle, .ready, .closed: break
+        case .waiting, .ready: perform(machine.timerFired(at: loop.now))
+        case .idle, .suspended, .closed: break
         }
     }
 }

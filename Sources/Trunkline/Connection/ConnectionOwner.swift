@@ -5,7 +5,7 @@ protocol ConnectionOwner: AnyObject, Sendable {
     /// Called within the connection's isolation; the owner shares its loop.
     func connection(did event: ConnectionEvent)
     /// The link is gone. Returns how many requests were lost with it. Called within the connection's isolation.
-    func connectionLost(_ cause: any Error) -> Int
+    func connectionLost(_ cause: any Error, to endpoint: Endpoint) -> Int
     /// The link takes no new requests. Returns how many are left on it, and on others that were left before.
     func connectionRetired(before unstarted: OutboundPosition) -> Int
     /// A link that was left is gone. Returns how many requests were lost with it.

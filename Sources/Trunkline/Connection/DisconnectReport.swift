@@ -65,38 +65,6 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
 }
 
 extension DisconnectCause {
-    /// The cause that `error` stands for.
-    init(_ error: any Error) {
-        switch error {
-        case let error as TransportError: self.init(error.code)
-        case is FrameError: self = .protocolViolation
-        case is GreetingRefusal: self = .greetingRefused
-        // What the user's greeting threw, from here on.
-        case let error as ClientError:
-            switch error.code {
-            case .timedOut: self = .timedOut
-            case .tlsFailed: self = .tls
-            case .protocolViolation: self = .protocolViolation
-            case .connectionLost: self = error.cause.map { DisconnectCause($0) } ?? .reset
-            default: self = .greetingRefused
-            }
-        default: self = .greetingRefused
-        }
-    }
-
-    private init(_ code: TransportError.Code) {
-        self =
-            switch code {
-            case .nameResolutionFailed: .nameResolution
-            case .refused: .refused
-            case .unreachable: .unreachable
-            case .timedOut: .timedOut
-            case .reset: .reset
-            case .closedByPeer: .closedByServer
-            case .invalidAddress, .system: .system
-            }
-    }
-
     /// Who ends a link in this way.
     var party: DisconnectReport.Party {
         switch self {
