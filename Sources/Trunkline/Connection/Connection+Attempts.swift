@@ -59,6 +59,7 @@ extension Connection {
     /// Drops what there is of an attempt that is not wanted any more.
     func abandonAttempt() {
         endRace()
+        // A link that greets is the attempt's; any other is ready.
         guard greeting != nil else { return }
         endGreeting(ClientError(.connectionLost, .notSent, "the attempt was given up"))
         link?.transport.close()

@@ -146,6 +146,29 @@ import TrunklineTesting
         }
     }
 
+    @Test func suspendingOrSwitchingDuringTheRaceClosesEverySocket() throws {
+        try simulate { service, _ in
+            service.network.setName("many", hosts: ["fd00::1", "fd00::2"])
+            service.network.partition("many")
+            let endpoints: [Endpoint] = ["many:7000", "db:7000"]
+            let connection = Connection(to: endpoints, speaking: .standard, on: service.network.loops)
+            await connection.want()
+            try await service.pass(.milliseconds(700))
+            #expect(service.network.openLinks == 2)
+            await connection.suspend()
+            #expect(service.network.openLinks == 0)
+            #expect(await connection.connectingPhase == nil)
+            await connection.resume()
+            try await service.pass(.milliseconds(700))
+            #expect(service.network.openLinks == 2)
+            try await connection.switchEndpoint(to: "db:7000")
+            try await service.pass(.milliseconds(20))
+            #expect(service.network.openLinks == 1)
+            #expect(await connection.state.isReady)
+            await connection.closeNow()
+        }
+    }
+
     @Test func lettingGoOfAConnectionDuringTheRaceClosesEverySocket() throws {
         try simulate { service, _ in
             service.network.setName("many", hosts: ["fd00::1", "db"])
@@ -284,13 +307,14 @@ import TrunklineTesting
     func aSourceAddressThatCannotBeUsedIsAnError(_ source: String) throws {
         let options = ClientOptions {
             $0.connecting.sourceAddress = source
-            $0.reconnecting.maximumAttempts = 20_000
+            $0.reconnecting.maximumAttempts = 100
         }
         try simulate { service, _ in
-            // Many, and literals: each failing within the failure of the one before would need too much stack.
-            let client = service.client(of: [Endpoint](repeating: "10.0.0.1:7000", count: 20_000), options: options)
+            let endpoints = (1...100).map { Endpoint.host("10.0.0.1", port: $0) }
+            let client = service.client(of: endpoints, options: options)
             let error = await attempt { () throws(ClientError) in try await client.connect() }
             #expect((error?.cause as? TransportError)?.code == .invalidAddress)
+            #expect(error?.attempts.count == 8)
             #expect(service.network.linksMade == 0)
             await client.closeNow()
         }
