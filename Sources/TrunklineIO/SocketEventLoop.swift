@@ -74,6 +74,11 @@ package final class SocketEventLoop: EventLoop {
         assert(isCurrent, "to be called on the loop only")
     }
 
+    package var turnTime: Instant {
+        assertCurrent()
+        return unsafe state.turnTime
+    }
+
     package func scheduleAtEndOfTurn(_ work: any LoopWork) {
         assertCurrent()
         unsafe state.atEndOfTurn.append(work)
@@ -157,6 +162,7 @@ package final class SocketEventLoop: EventLoop {
 
     private func run() -> Never {
         thread.store(currentThread(), ordering: .relaxed)
+        unsafe state.turnTime = now
         while true {
             runPosted()
             if unsafe !state.atEndOfTurn.isEmpty {
@@ -167,6 +173,7 @@ package final class SocketEventLoop: EventLoop {
             }
             runEndOfTurn()
             if !awaitNews() { waitForSockets() }
+            unsafe state.turnTime = now
             runReady()
             runTimers()
         }
@@ -280,8 +287,8 @@ package final class SocketEventLoop: EventLoop {
     }
 
     private func runTimers() {
-        guard let next = unsafe state.timers.next, next <= now else { return }
-        let now = now
+        // Timers that came due while the sockets were served are the next turn's.
+        let now = turnTime
         while let timer = unsafe state.timers.popDue(at: now) { timer.fire() }
     }
 }

@@ -117,17 +117,27 @@ public actor Client {
         public var unexpectedFrames = 0
         /// Links established.
         public var links = 0
+        /// Pings sent.
+        public var pings = 0
+        /// Links that were given up because a ping was followed by nothing: half-open ones, as a rule.
+        public var silentLinks = 0
         /// Requests that have not ended yet.
         public var pending = 0
         /// Serial numbers that are held: by requests in flight, or by quarantine.
         public var heldSerials = 0
     }
 
+    /// How long pings take on the present link; `nil` before the first pong.
+    public var roundTripTime: RoundTripTime? { connection.assumeIsolated { $0.roundTripTime } }
+
     /// Counts since the client was made.
     public var statistics: Statistics {
         var counters = exchange.counters
         counters.pending = exchange.table.count
         counters.heldSerials = exchange.table.heldSerials
+        (counters.pings, counters.silentLinks) = connection.assumeIsolated {
+            ($0.heartbeat.pings, $0.heartbeat.silentLinks)
+        }
         return counters
     }
 }

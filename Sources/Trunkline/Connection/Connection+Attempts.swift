@@ -105,6 +105,7 @@ extension Connection {
         arm(at: nil)
         attempts = []
         lastCause = nil
+        startLiveness()
         updateReading()
         owner?.connection(did: .ready(session: session))
         publishState()
@@ -116,6 +117,7 @@ extension Connection {
         guard let link, link.isEstablished else { return }
         link.transport.close()
         self.link = nil
+        stopLiveness()
         lastCause = cause
         outbound.linkLost()
         owner?.connection(did: .lost(cause))
@@ -143,7 +145,10 @@ extension Connection: @preconcurrency TransportHandler {
             guard case .connecting(let attempt) = machine.state else { return }
             tryNextAddress(attempt, after: error)
         case .readable: read()
-        case .writable: flush()
+        case .writable:
+            // It was full: that it is not any more says that the peer's kernel has taken bytes.
+            if link?.isEstablished == true { heartbeat.machine.heard(at: loop.turnTime) }
+            flush()
         }
     }
 }

@@ -27,6 +27,7 @@ extension Connection {
             if !step.mayHaveMore { break }
         }
         loop.withReceiveMemory { self.link?.received.giveBack(to: &$0) }
+        if budget < Self.readBudget { heartbeat.machine.heard(at: loop.turnTime) }
         deliver()
         // The frames may have made their receiver close, or lose, this very link.
         guard let ending, self.link?.transport === transport else { return }
@@ -38,7 +39,9 @@ extension Connection {
         if let owner {
             owner.connection(did: .received(decoded))
         } else {
-            for frame in decoded { inbox.append(frame) }
+            for frame in decoded {
+                if frame.kind == .ping || frame.kind == .pong { deliverHeartbeat(frame) } else { inbox.append(frame) }
+            }
             serveReaders()
         }
         decoded.removeAll(keepingCapacity: true)
@@ -47,7 +50,9 @@ extension Connection {
     /// Reading goes on while somebody wants frames; otherwise TCP pushes back on the server.
     func updateReading() {
         guard let transport = establishedTransport else { return }
-        transport.isReading = isOwned ? !isPaused : !readers.isEmpty
+        let isReading = isOwned ? !isPaused : !readers.isEmpty
+        transport.isReading = isReading
+        readingChanged(to: isReading)
     }
 
     // MARK: Writing
@@ -73,6 +78,7 @@ extension Connection {
         var wrote: [Ticket] = []
         var refused: [(item: OutboundQueue.Item, error: FrameError)] = []
         var failure: TransportError?
+        if heartbeat.machine.wrote(from: outbound.firstUnwritten, at: loop.turnTime) { armLiveness() }
         // Bounded, so that a caller who writes without end does not keep the loop from reading.
         attempts: for _ in 0..<8 {
             refused += self.link?.encode(from: &outbound) ?? []

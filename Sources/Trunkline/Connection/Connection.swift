@@ -35,6 +35,8 @@ public actor Connection {
     var attempts: [ClientError.Attempt] = []
     /// Why there is no link.
     var lastCause: (any Error)?
+    /// Whether the link is alive.
+    var heartbeat = Heartbeat()
     var isFlushing = false
     /// Closing: the link ends as soon as everything is written.
     var isDraining = false
@@ -208,6 +210,7 @@ public actor Connection {
         guard machine.state != .closed else { return }
         machine.close()
         arm(at: nil)
+        stopLiveness()
         if let link {
             if link.isEstablished { Lingering.close(link.transport, on: loop) } else { link.transport.close() }
         }

@@ -4,6 +4,9 @@ import TrunklineCore
 protocol ConnectionOwner: AnyObject, Sendable {
     /// Called within the connection's isolation; the owner shares its loop.
     func connection(did event: ConnectionEvent)
+    /// Whether a request whose frame is at one of `positions` waits for its response. Asked when a link is silent, so it
+    /// may take its time.
+    func hasUnanswered(at positions: Range<OutboundPosition>) -> Bool
 }
 
 /// What a client asks of its connection for every batch, on the loop that both share.

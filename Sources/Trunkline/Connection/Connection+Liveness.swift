@@ -1,0 +1,151 @@
+public import TrunklineCore
+import TrunklineIO
+
+/// Noticing that the link is dead: performs what `Liveness` decides.
+///
+/// The machine hears of every read and of every flush. Its timer is armed for the instant at which it has to look next,
+/// and not moved when something is heard: when it fires and there is nothing to do, it is armed anew.
+extension Connection {
+    /// How long pings take on the present link; `nil` before the first pong.
+    public var roundTripTime: RoundTripTime? { heartbeat.machine.roundTripTime }
+
+    /// What belongs to liveness, of the present link and of all.
+    struct Heartbeat {
+        /// Of a link that is gone until there is the next.
+        var machine = Liveness(Liveness.Policy(), startedAt: Instant(nanoseconds: 0))
+        var timer: LoopTimer?
+        /// The instant `timer` is armed for.
+        var armed: Instant?
+        /// What the timer tells; kept here because the timer does not.
+        var target: HeartbeatTarget?
+        /// Pings sent, on all links.
+        var pings = 0
+        /// Links that ended because a ping was followed by nothing.
+        var silentLinks = 0
+    }
+
+    // MARK: From link to link
+
+    /// The link may be used: its silence counts from now.
+    func startLiveness() {
+        var policy = Liveness.Policy()
+        policy.interval = options.liveness.interval
+        policy.deadline = options.liveness.deadline
+        policy.probeAfter = options.liveness.probeAfter
+        policy.mode =
+            switch options.liveness.heartbeat {
+            case _ where codec.ping(number: 0) == nil: .none
+            case .none: .none
+            case .oneWay: .oneWay
+            case .pingPong: .pingPong
+            }
+        heartbeat.machine = Liveness(policy, startedAt: loop.now)
+        armLiveness()
+    }
+
+    /// There is no link any more.
+    func stopLiveness() {
+        heartbeat.machine = Liveness(Liveness.Policy(), startedAt: loop.now)
+        heartbeat.armed = nil
+        if let timer = heartbeat.timer { loop.arm(timer, at: nil) }
+    }
+
+    // MARK: Facts
+
+    /// The transport's reading was switched. A link that we do not read is never given up: what it says is not heard. Its
+    /// silence counts from when reading goes on.
+    func readingChanged(to isReading: Bool) {
+        if isReading {
+            heartbeat.machine.resume(at: loop.turnTime)
+            armLiveness()
+        } else {
+            heartbeat.machine.suspend()
+        }
+    }
+
+    /// The server's ping or pong has come.
+    func heartbeatReceived(_ frame: Frame) -> Liveness.Meaning {
+        if frame.kind == .pong { return heartbeat.machine.pongReceived(serial: frame.serial, at: loop.now) }
+        guard codec.pongsLookLikePings else { return .question }
+        return heartbeat.machine.heartbeatReceived(serial: frame.serial, at: loop.now)
+    }
+
+    /// As `heartbeatReceived`, without an owner: answers the server's ping and hands it over; keeps the answer to ours.
+    func deliverHeartbeat(_ frame: Frame) {
+        let meaning = heartbeatReceived(frame)
+        if meaning == .answer { return }
+        // A server that pings and never reads must not fill our memory.
+        if meaning == .question, outbound.level.linkFrameCount < 1024, let pong = codec.pong(answering: frame) {
+            outbound.append(OutboundQueue.Item(pong, ticket: 0))
+            scheduleFlush()
+        }
+        inbox.append(frame)
+    }
+
+    // MARK: The timer
+
+    /// Lets the timer fire in time for the machine's next look. One that is armed for earlier stays.
+    func armLiveness() {
+        guard let next = heartbeat.machine.nextLook else { return }
+        if let armed = heartbeat.armed, armed <= next { return }
+        let timer = heartbeat.timer ?? makeLivenessTimer()
+        heartbeat.armed = next
+        loop.arm(timer, at: next)
+    }
+
+    private func makeLivenessTimer() -> LoopTimer {
+        let target = HeartbeatTarget(self)
+        let timer = LoopTimer(target: target)
+        heartbeat.target = target
+        heartbeat.timer = timer
+        return timer
+    }
+
+    fileprivate func livenessTimerFired() {
+        guard let due = heartbeat.armed, let link = link?.session else { return }
+        heartbeat.armed = nil
+        if look(due) == .declareDead {
+            // What the socket holds was said in time: a loop that was held up has not read it yet.
+            read()
+            guard self.link?.session == link else { return }
+            if look(due) == .declareDead { return loseToSilence() }
+        }
+        armLiveness()
+    }
+
+    /// Asks the machine, and sends the ping it asks for.
+    private func look(_ due: Instant) -> Liveness.Action {
+        let positions = heartbeat.machine.firstWritten..<max(heartbeat.machine.firstWritten, outbound.level.unstarted)
+        let owner = owner
+        let action = heartbeat.machine.timerFired(due: due, at: loop.now) {
+            owner?.hasUnanswered(at: positions) ?? false
+        }
+        if case .ping(let number) = action, let ping = codec.ping(number: number) { send(ping) }
+        return action
+    }
+
+    /// Behind everything that is queued, so never within a frame; watermarks do not hold it up. Only a full socket can,
+    /// and then every byte that it takes counts as a sign of life.
+    private func send(_ ping: Frame) {
+        heartbeat.machine.pingSent(serial: ping.serial, goesOutAtOnce: outbound.isEmpty, at: loop.now)
+        heartbeat.pings += 1
+        outbound.append(OutboundQueue.Item(ping, ticket: 0))
+        scheduleFlush()
+    }
+
+    private func loseToSilence() {
+        guard let endpoint = link?.endpoint else { return }
+        heartbeat.silentLinks += 1
+        let message = "no sign of life from \(endpoint) within \(options.liveness.deadline) of a ping"
+        lose(TransportError(.halfOpen, message))
+    }
+}
+
+/// Tells a connection of its second timer: the first one tells the connection itself.
+final class HeartbeatTarget: TimerTarget {
+    private weak let connection: Connection?
+
+    init(_ connection: Connection) { self.connection = connection }
+
+    func timerFired() { connection?.assumeIsolated { $0.livenessTimerFired() } }
+}
