@@ -25,7 +25,7 @@ extension ClientOptions {
         /// 1 ms, as are the others.
         public var interval: Duration = .seconds(30)
         /// How long a ping may stay without any sign of life: a byte received, or one taken by the server from a full
-        /// socket. Default 10 s.
+        /// socket behind which the ping waits. Default 10 s.
         public var deadline: Duration = .seconds(10)
         /// A request unanswered for so long on a link that was silent since makes a ping go out at once; `nil` for never.
         /// Default 5 s. Only the ping's silence costs the link, never the request's. With `.pingPong` only.

@@ -146,8 +146,7 @@ extension Connection: @preconcurrency TransportHandler {
             tryNextAddress(attempt, after: error)
         case .readable: read()
         case .writable:
-            // It was full: that it is not any more says that the peer's kernel has taken bytes.
-            if link?.isEstablished == true { heartbeat.machine.heard(at: loop.turnTime) }
+            socketTookBytes()
             flush()
         }
     }

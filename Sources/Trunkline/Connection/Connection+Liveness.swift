@@ -18,6 +18,8 @@ extension Connection {
         var armed: Instant?
         /// What the timer tells; kept here because the timer does not.
         var target: HeartbeatTarget?
+        /// The latest ping's place in the outbound order, and its serial; 0 for none on this link.
+        var ping: (position: OutboundPosition, serial: SerialNumber) = (0, 0)
         /// Pings sent, on all links.
         var pings = 0
         /// Links that ended because a ping was followed by nothing.
@@ -40,6 +42,7 @@ extension Connection {
             case .pingPong: .pingPong
             }
         heartbeat.machine = Liveness(policy, startedAt: loop.now)
+        heartbeat.ping = (0, 0)
         armLiveness()
     }
 
@@ -93,6 +96,8 @@ extension Connection {
         loop.arm(timer, at: next)
     }
 
+    var isLivenessTimerArmed: Bool { heartbeat.timer?.deadline != nil }
+
     private func makeLivenessTimer() -> LoopTimer {
         let target = HeartbeatTarget(self)
         let timer = LoopTimer(target: target)
@@ -125,12 +130,24 @@ extension Connection {
     }
 
     /// Behind everything that is queued, so never within a frame; watermarks do not hold it up. Only a full socket can,
-    /// and then every byte that it takes counts as a sign of life.
+    /// see `socketTookBytes`.
     private func send(_ ping: Frame) {
+        guard !isPingQueued else {
+            return heartbeat.machine.pingSent(serial: heartbeat.ping.serial, goesOutAtOnce: false, at: loop.now)
+        }
         heartbeat.machine.pingSent(serial: ping.serial, goesOutAtOnce: outbound.isEmpty, at: loop.now)
         heartbeat.pings += 1
-        outbound.append(OutboundQueue.Item(ping, ticket: 0))
+        heartbeat.ping = (outbound.append(OutboundQueue.Item(ping, ticket: 0)), ping.serial)
         scheduleFlush()
+    }
+
+    private var isPingQueued: Bool { heartbeat.ping.position >= outbound.firstUnwritten }
+
+    /// The socket was full and takes bytes again: the peer's kernel has taken some. While our ping waits behind other frames
+    /// that is a sign of life, so that a large request on a slow line does not cost the link. Otherwise it is none: a
+    /// write may be cut short without the socket being full, as that of the ping itself once was.
+    func socketTookBytes() {
+        if heartbeat.ping.position > outbound.firstUnwritten { heartbeat.machine.heard(at: loop.turnTime) }
     }
 
     private func loseToSilence() {
