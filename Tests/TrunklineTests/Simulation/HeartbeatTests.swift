@@ -173,9 +173,9 @@ struct HeartbeatTests {
         conditions.sendBuffer = 20_000
         conditions.receiveWindow = 20_000
         try simulate(conditions: conditions) { service, client in
-            let reply = try await client.send(ask(filled(2_000_000)), timeout: .seconds(3600))
-            #expect(reply.body.count == 2_000_000)
-            #expect(service.now > .seconds(200))
+            let reply = try await client.send(ask(filled(600_000)), timeout: .seconds(3600))
+            #expect(reply.body.count == 600_000)
+            #expect(service.now > .seconds(60))
             #expect(await service.server.totalConnections == 1)
         }
     }
