@@ -93,6 +93,19 @@ public struct ClientError: Error, Sendable {
         )
     }
 
+    /// The same error with another fate.
+    func withFate(_ fate: Fate) -> ClientError {
+        ClientError(
+            code,
+            fate,
+            message,
+            endpoint: endpoint,
+            attempts: attempts,
+            response: response,
+            cause: cause
+        )
+    }
+
     /// Who failed, and how.
     public var code: Code { storage.code }
     /// What became of the request.

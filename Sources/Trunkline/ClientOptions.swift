@@ -45,12 +45,16 @@ public struct ClientOptions: Sendable {
     public var connecting = Connecting()
     /// Replacing links that failed or were lost.
     public var reconnecting = Reconnecting()
+    /// What happens on every new link before anything else.
+    public var greeting = Greeting()
     /// Going from one endpoint to another.
     public var failover = Failover()
     /// Noticing that a link is dead although nobody said so.
     public var liveness = Liveness()
     /// Requests and their responses.
     public var requests = Requests()
+    /// Finding out why links end.
+    public var diagnosis = Diagnosis()
     /// Bytes on their way out.
     public var outbound = Outbound()
     /// Bytes on their way in.

@@ -26,7 +26,7 @@ extension Suspension<Void> {
 }
 
 /// Suspends the calling task until the `Suspension` given to `body`, which runs at once, is resumed.
-package func suspend<Value: Sendable>(
+package func withSuspension<Value: Sendable>(
     isolation: isolated (any Actor)? = #isolation,
     _ body: (Suspension<Value>) -> Void
 ) async -> Value {

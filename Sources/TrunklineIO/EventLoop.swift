@@ -24,6 +24,9 @@ package protocol EventLoop: SerialExecutor, TaskExecutor {
     /// The loop as the executor of tasks that prefer it; the loop itself unless it has to tell the two apart.
     var taskExecutor: any TaskExecutor { get }
 
+    /// Where closures of users run that the loop starts; `nil` for the ordinary pool of threads.
+    var callbackExecutor: (any TaskExecutor)? { get }
+
     // MARK: On the loop only
 
     /// What time it was when this turn began to look at its sockets; costs no system call.
@@ -70,6 +73,7 @@ extension EventLoop {
     package var turnTime: Instant { now }
 
     package var taskExecutor: any TaskExecutor { self }
+    package var callbackExecutor: (any TaskExecutor)? { nil }
 }
 
 /// Something to be done on a loop.

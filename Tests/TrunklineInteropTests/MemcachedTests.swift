@@ -65,7 +65,7 @@ struct MemcachedTests {
             #expect(wrong == 0)
             let statistics = await client.statistics
             #expect(statistics.responses == 20_000)
-            #expect(statistics.pending == 0 && statistics.unknownResponses == 0 && statistics.links == 1)
+            #expect(statistics.pending == 0 && statistics.unknownResponses == 0 && statistics.connection.links == 1)
         }
     }
 

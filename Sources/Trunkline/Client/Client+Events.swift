@@ -7,11 +7,28 @@ extension Client: @preconcurrency ConnectionOwner {
         begin()
         switch event {
         case .received(let frames):
+            var farewell: Frame?
             for frame in frames {
-                if frame.kind == .response { exchange.answer(frame) } else { receive(frame) }
+                if frame.kind == .response {
+                    exchange.answer(frame)
+                } else if frame.kind == .goAway {
+                    farewell = frame
+                } else {
+                    receive(frame)
+                }
             }
+            // After the frames that came with it, which belong to the link that is left now.
+            if let farewell { leave(farewell) }
             // Fewer are not worth the loop's time, and more take it so long that the first are heard anyway.
             if (8..<64).contains(frames.count) { loop.expectNews() }
+        case .receivedOnRetired(let frames, let end):
+            for frame in frames {
+                if frame.kind == .response {
+                    exchange.answer(frame, onLinkBefore: end)
+                } else if frame.kind != .ping, frame.kind != .pong, frame.kind != .goAway {
+                    receive(frame)
+                }
+            }
         case .drained: break  // `finish` lets go out what waits
         case .wrote(let tickets):
             for ticket in tickets { exchange.written(ticket) }
@@ -19,7 +36,6 @@ extension Client: @preconcurrency ConnectionOwner {
             for (ticket, error) in refusals { exchange.refused(ticket, error) }
         case .ready: linkEstablished()
         case .unavailable: giveUp()
-        case .lost(let cause): linkLost(cause)
         case .closed: closed()
         }
         finish()
@@ -38,14 +54,20 @@ extension Client: @preconcurrency ConnectionOwner {
             let meaning = connection.assumeIsolated { $0.heartbeatReceived(frame) }
             if meaning == .question, let pong = codec.pong(answering: frame) { exchange.answerPing(with: pong) }
         case .response: break  // handled before
-        case .goAway, .part, .request, .cancel: exchange.count(\.unexpectedFrames)
+        case .part, .request, .cancel, .goAway: exchange.count(\.unexpectedFrames)
         }
+    }
+
+    /// The server is about to go: what is out finishes there, the rest goes elsewhere.
+    private func leave(_ farewell: Frame) {
+        flushOutgoing()
+        let hint = codec.retryAfter(in: farewell)
+        connection.assumeIsolated { $0.leaveEndpoint(because: .goAway, retryAfter: hint) }
     }
 
     // MARK: Links
 
     private func linkEstablished() {
-        exchange.count(\.links)
         if hadLink {
             for channel in channels { channel.noteReconnected() }
         }
@@ -53,14 +75,28 @@ extension Client: @preconcurrency ConnectionOwner {
         resumeConnectWaiters(nil)
     }
 
-    private func linkLost(_ cause: any Error) {
+    func connectionLost(_ cause: any Error, to endpoint: Endpoint) -> Int {
+        begin()
+        defer { finish() }
         let code: ClientError.Code = cause is FrameError ? .protocolViolation : .connectionLost
         let message =
             code == .protocolViolation ? "the server broke the protocol" : "the link was lost before the response"
-        let (unstarted, endpoint) = connection.assumeIsolated { ($0.outbound.level.unstarted, $0.machine.endpoint) }
+        let unstarted = connection.assumeIsolated { $0.outbound.level.unstarted }
         let lost = exchange.linkLost { $0 < unstarted }
         let error = ClientError(code, .unknown, message, endpoint: endpoint, cause: cause)
         for (_, waiter) in lost { waiter.resume(.failure(error)) }
+        return lost.count
+    }
+
+    func connectionRetired(before unstarted: OutboundPosition) -> Int { exchange.retire(before: unstarted) }
+
+    func retiredLinkLost(_ positions: Range<OutboundPosition>, _ cause: any Error) -> Int {
+        begin()
+        defer { finish() }
+        let lost = exchange.retiredLinkLost(positions)
+        let error = ClientError(.connectionLost, .unknown, "the link was lost before the response", cause: cause)
+        for (_, waiter) in lost { waiter.resume(.failure(error)) }
+        return lost.count
     }
 
     /// No server could be reached: ends every request and everyone who waits for a link.

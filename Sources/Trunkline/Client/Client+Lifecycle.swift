@@ -11,7 +11,7 @@ extension Client {
     public nonisolated func connect() async throws(ClientError) {
         let id = tickets.wrappingAdd(1, ordering: .relaxed).newValue
         let error = await withTaskCancellationHandler {
-            await suspend { suspension in
+            await withSuspension { suspension in
                 mailbox.post(.connect(id, suspension))
                 if Task.isCancelled { mailbox.post(.cancelConnect(id)) }
             }
@@ -47,7 +47,7 @@ extension Client {
     public nonisolated func run() async throws {
         let id = tickets.wrappingAdd(1, ordering: .relaxed).newValue
         await withTaskCancellationHandler {
-            let _: ClientError? = await suspend { suspension in
+            let _: ClientError? = await withSuspension { suspension in
                 mailbox.post(.connect(id, suspension))
                 mailbox.post(.cancelConnect(id))  // nobody waits for the link: it is only asked for
             }
@@ -58,7 +58,7 @@ extension Client {
     }
 
     private nonisolated func awaitClosed() async {
-        await suspend { mailbox.post(.awaitClosed($0)) }
+        await withSuspension { mailbox.post(.awaitClosed($0)) }
     }
 
     // MARK: On the loop

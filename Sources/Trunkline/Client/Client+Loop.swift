@@ -22,6 +22,7 @@ extension Client: @preconcurrency MailboxOwner {
     func finish() {
         exchange.admitWaiting()
         flushOutgoing()
+        if exchange.endsRetired() { connection.assumeIsolated { $0.endRetired() } }
         if phase == .draining, exchange.table.isEmpty { endDraining() }
         armTimer()
     }
@@ -98,7 +99,13 @@ extension Client: @preconcurrency MailboxOwner {
             if position != 0 { connection.assumeIsolated { _ = $0.outbound.remove(position) } }
             waiter.resume(.failure(unsentError(code, message)))
         case .sent(let waiter, let serial, let type):
-            if entry.expectsResponse, let frame = codec.cancelFrame(for: serial, type: type) { exchange.send(frame) }
+            if entry.expectsResponse, let frame = codec.cancelFrame(for: serial, type: type) {
+                if entry.position < exchange.table.retiredEnd {
+                    connection.assumeIsolated { $0.enqueueRetired(frame, for: entry.position) }
+                } else {
+                    exchange.send(frame)
+                }
+            }
             let endpoint = connection.assumeIsolated { $0.link?.endpoint }
             waiter.resume(.failure(ClientError(code, .unknown, message, endpoint: endpoint)))
         }

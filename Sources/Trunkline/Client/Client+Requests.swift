@@ -70,7 +70,7 @@ extension Client {
         let ticket = tickets.wrappingAdd(1, ordering: .relaxed).newValue
         let deadline = limit.map { loop.now.advanced(by: $0) }
         return await withTaskCancellationHandler {
-            await suspend { suspension in
+            await withSuspension { suspension in
                 mailbox.postRequest(
                     .send(ticket, frame, .caller(suspension), deadline: deadline, expectsResponse: expectsResponse)
                 )
@@ -102,7 +102,7 @@ extension Client {
         let frames = requests.map(\.frame)
         let range = first...(first + count - 1)
         return await withTaskCancellationHandler {
-            await suspend { suspension in
+            await withSuspension { suspension in
                 let batch = Batch(count: frames.count, suspension)
                 mailbox.postRequest(.sendAll(first: first, frames, batch, deadline: deadline))
                 if Task.isCancelled { mailbox.post(.cancel(range)) }
@@ -147,11 +147,11 @@ extension TypedRequest {
 }
 
 extension ClientError {
-    fileprivate static var cancelledUnsent: ClientError {
+    static var cancelledUnsent: ClientError {
         ClientError(.cancelled, .notSent, "cancelled before it was sent")
     }
 
-    fileprivate static func expiredUnsent(_ timeout: Duration) -> ClientError {
+    static func expiredUnsent(_ timeout: Duration) -> ClientError {
         ClientError(.timedOut, .notSent, "a timeout of \(timeout) leaves no time")
     }
 }

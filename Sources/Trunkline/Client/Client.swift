@@ -101,6 +101,9 @@ public actor Client {
     /// The connection's present state and every one that follows, until the client is closed.
     public nonisolated var states: AsyncStream<ConnectionState> { connection.states }
 
+    /// A report of every attempt to connect that fails and every link that ends from now on, until the client is closed.
+    public nonisolated var disconnects: AsyncStream<DisconnectReport> { connection.disconnects }
+
     /// Counts since the client was made.
     public struct Statistics: Sendable, Hashable {
         /// Requests and one-way messages that were taken on.
@@ -115,12 +118,8 @@ public actor Client {
         public var pushes = 0
         /// Frames that a client has no use for (requests, cancellations, parts).
         public var unexpectedFrames = 0
-        /// Links established.
-        public var links = 0
-        /// Pings sent.
-        public var pings = 0
-        /// Links that were given up because a ping was followed by nothing: half-open ones, as a rule.
-        public var silentLinks = 0
+        /// How often links came and went.
+        public var connection = Connection.Statistics()
         /// Requests that have not ended yet.
         public var pending = 0
         /// Serial numbers that are held: by requests in flight, or by quarantine.
@@ -133,11 +132,9 @@ public actor Client {
     /// Counts since the client was made.
     public var statistics: Statistics {
         var counters = exchange.counters
+        counters.connection = connection.assumeIsolated { $0.statistics }
         counters.pending = exchange.table.count
         counters.heldSerials = exchange.table.heldSerials
-        (counters.pings, counters.silentLinks) = connection.assumeIsolated {
-            ($0.heartbeat.pings, $0.heartbeat.silentLinks)
-        }
         return counters
     }
 }

@@ -154,7 +154,17 @@ struct Exchange: Sendable {
 
     /// Hands a response to the one who waits for it.
     mutating func answer(_ frame: consuming Frame) {
-        switch table.answer(frame.serial, unstarted: outbound.unstarted) {
+        resume(table.answer(frame.serial, unstarted: outbound.unstarted), with: frame)
+    }
+
+    /// Hands a response that came on a link that takes no new requests to the one who waits for it.
+    mutating func answer(_ frame: Frame, onLinkBefore end: OutboundPosition) {
+        resume(table.answer(frame.serial, onLinkBefore: end), with: frame)
+    }
+
+    @inline(__always)
+    private mutating func resume(_ answer: RequestTable<Waiter>.Answer, with frame: consuming Frame) {
+        switch answer {
         case .resume(_, let waiter):
             inFlight -= 1
             counters.responses += 1
@@ -162,6 +172,23 @@ struct Exchange: Sendable {
         case .late: counters.lateResponses += 1
         case .unknown: counters.unknownResponses += 1
         }
+    }
+
+    /// The link takes no new requests. Returns how many are left on it, and on others before it.
+    mutating func retire(before unstarted: OutboundPosition) -> Int { table.retire(before: unstarted) }
+
+    /// A link that took no new requests is gone: hands out those who had started on it.
+    mutating func retiredLinkLost(_ positions: Range<OutboundPosition>) -> [(ticket: Ticket, waiter: Waiter)] {
+        let lost = table.retiredLinkLost(positions)
+        inFlight -= lost.count
+        return lost
+    }
+
+    /// Whether links that take no new requests have none left, and are to be closed. True once.
+    mutating func endsRetired() -> Bool {
+        guard table.retiredEnd != 0, table.retiredCount == 0 else { return false }
+        table.forgetRetired()
+        return true
     }
 
     mutating func count(_ counter: WritableKeyPath<Client.Statistics, Int>) { counters[keyPath: counter] += 1 }
@@ -213,7 +240,7 @@ struct Exchange: Sendable {
 }
 
 extension ClientError {
-    fileprivate static func rejection(_ frame: Frame) -> ClientError {
+    static func rejection(_ frame: Frame) -> ClientError {
         let message = frame.status == 0 ? "the server refused" : "the server answered with status \(frame.status)"
         return ClientError(.rejected, .answered, message, response: frame)
     }

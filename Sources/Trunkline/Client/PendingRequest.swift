@@ -46,7 +46,7 @@ public final class PendingRequest: Sendable {
 
     private func outcome() async -> Outcome {
         await withTaskCancellationHandler {
-            await suspend { suspension in
+            await withSuspension { suspension in
                 let outcome = progress.withLock { progress in
                     if progress.outcome == nil {
                         progress.lastWaiter += 1

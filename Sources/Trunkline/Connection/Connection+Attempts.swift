@@ -5,15 +5,34 @@ package import TrunklineIO
 extension Connection {
     /// Somebody wants a link.
     func want() {
-        perform(machine.wanted())
+        // Asked for every batch of requests, and hardly ever news.
+        switch machine.state {
+        case .idle, .suspended: perform(machine.wanted(at: loop.now))
+        case .connecting, .ready, .waiting, .closed: return
+        }
     }
 
     func perform(_ action: ReconnectMachine.Action) {
         switch action {
         case .none: return
         case .connect(let attempt): begin(attempt)
-        case .wait(let until): arm(at: until)
+        case .wait(let until):
+            if case .ready = machine.state { return arm(at: until) }
+            abandonAttempt()
+            arm(at: until)
+        case .rest:
+            abandonAttempt()
+            arm(at: nil)
+        case .close(let session):
+            arm(at: nil)
+            if link?.session == session { lose(LocalClosure()) }
+        case .retire(let session, let next):
+            if link?.session == session { retire(machine.lastCause) }
+            // What the loss set off may have closed the connection.
+            guard machine.state != .closed else { return }
+            return perform(next)
         case .giveUp:
+            abandonAttempt()
             arm(at: nil)
             let error = unavailable()
             owner?.connection(did: .unavailable)
@@ -37,7 +56,18 @@ extension Connection {
         )
     }
 
+    /// Drops what there is of an attempt that is not wanted any more.
+    func abandonAttempt() {
+        untriedAddresses = []
+        guard let abandoned = link, !abandoned.isEstablished || greeting != nil else { return }
+        endGreeting(ClientError(.connectionLost, .notSent, "the attempt was given up"))
+        abandoned.transport.close()
+        link = nil
+    }
+
     private func begin(_ attempt: ReconnectMachine.Attempt) {
+        abandonAttempt()
+        statistics.attempts += 1
         attemptDeadline = loop.now.advanced(by: options.connecting.timeout)
         arm(at: attemptDeadline)
         switch attempt.endpoint.target {
@@ -78,7 +108,13 @@ extension Connection {
         socketOptions.noDelay = options.connecting.noDelay
         socketOptions.keepAlive = options.connecting.keepAlive
         let transport = loop.connect(to: untriedAddresses.removeFirst(), options: socketOptions, handler: self)
-        link = Link(session: attempt.id, endpoint: attempt.endpoint, transport: transport, codec: codec)
+        link = Link(
+            session: attempt.id,
+            attempt: attempt.number,
+            endpoint: attempt.endpoint,
+            transport: transport,
+            codec: codec
+        )
     }
 
     /// The time of an address, or of the whole attempt, is over.
@@ -88,21 +124,46 @@ extension Connection {
         if untriedAddresses.isEmpty { attemptFailed(attempt.id, error) } else { tryNextAddress(attempt, after: error) }
     }
 
-    func attemptFailed(_ id: UInt64, _ error: TransportError) {
+    func attemptFailed(_ id: UInt64, _ error: any Error) {
         guard case .connecting(let attempt) = machine.state, attempt.id == id else { return }
+        let isGreeting = greeting != nil
+        endGreeting(ClientError(.connectionLost, .notSent, "the link ended while greeting", cause: error))
+        let phase: DisconnectReport.Phase = isGreeting ? .greeting : link == nil ? .resolving : .connecting
         link?.transport.close()
         link = nil
         untriedAddresses = []
         lastCause = error
         if attempts.count == 8 { attempts.removeFirst() }
         attempts.append(ClientError.Attempt(endpoint: attempt.endpoint, cause: error))
-        perform(machine.attemptFailed(id, at: loop.now))
+        let cause = DisconnectCause(error)
+        report(phase, cause, error, (attempt.endpoint, attempt.id, attempt.number))
+        let refusal = error as? GreetingRefusal
+        perform(
+            machine.attemptFailed(
+                id,
+                cause,
+                isPermanent: refusal?.isPermanent ?? false,
+                retryAfter: refusal?.retryAfter,
+                at: loop.now
+            )
+        )
     }
 
+    /// There is a socket; the user's greeting has the first word on it.
     private func established() {
-        guard let link, let session = machine.established(link.session, at: loop.now) else { return }
+        guard let link, case .connecting(let attempt) = machine.state, attempt.id == link.session else { return }
         self.link?.isEstablished = true
-        arm(at: nil)
+        linksBegun += 1
+        if !beginGreeting(link.endpoint, link.session) { becomeReady() }
+    }
+
+    /// The link may carry requests.
+    func becomeReady() {
+        guard let link, let session = machine.linkReady(link.session, at: loop.now) else { return }
+        self.link?.firstPosition = outbound.level.unstarted
+        arm(at: machine.deadline)
+        statistics.links += 1
+        readySince = loop.now
         attempts = []
         lastCause = nil
         startLiveness()
@@ -115,12 +176,23 @@ extension Connection {
     /// The link is gone: what had started is lost, what had not goes out on the next one.
     func lose(_ cause: any Error) {
         guard let link, link.isEstablished else { return }
+        guard greeting == nil else { return greetingFailed(link.session, cause) }
         link.transport.close()
         self.link = nil
         stopLiveness()
         lastCause = cause
+        let bytesUnsent = outbound.unwrittenCount
         outbound.linkLost()
-        owner?.connection(did: .lost(cause))
+        let requestsLost = owner?.connectionLost(cause, to: link.endpoint) ?? 0
+        report(
+            isDraining ? .draining : .ready,
+            DisconnectCause(cause),
+            cause,
+            (link.endpoint, link.session, link.attempt),
+            lifetime: readySince.map { loop.now.since($0) } ?? .zero,
+            requestsLost: requestsLost,
+            bytesUnsent: bytesUnsent
+        )
         let error = ClientError(
             .connectionLost,
             .unknown,
@@ -130,7 +202,7 @@ extension Connection {
         )
         failWriters(error) { self.outbound.hasStarted($0) }
         if isDraining { return finishClosing() }
-        perform(machine.linkLost(link.session, at: loop.now))
+        perform(machine.linkLost(link.session, DisconnectCause(cause), at: loop.now))
     }
 }
 
@@ -138,7 +210,7 @@ extension Connection: @preconcurrency TransportHandler {
     package func transport(_ id: UInt64, did event: TransportEvent) {
         // Else it is of a link that is gone. No copy of the link: one that lives while reading makes the codec and
         // the bytes received be copied.
-        guard link?.transport.id == id else { return }
+        guard link?.transport.id == id else { return retiredTransport(id, did: event) }
         switch event {
         case .connected: established()
         case .connectFailed(let error):
@@ -146,6 +218,7 @@ extension Connection: @preconcurrency TransportHandler {
             tryNextAddress(attempt, after: error)
         case .readable: read()
         case .writable:
+            guard greeting == nil else { return flushGreeting() }
             socketTookBytes()
             flush()
         }

@@ -17,7 +17,7 @@ extension Connection {
         lastTicket += 1
         let id = lastTicket
         return await withTaskCancellationHandler {
-            await suspend { continuation in
+            await withSuspension { continuation in
                 // Asked here and not before: each `await` above may let the loop do other things first.
                 if let frame = inbox.popFirst() { return continuation.resume(returning: frame) }
                 guard machine.state != .closed, !isDraining, !Task.isCancelled else {
@@ -60,7 +60,7 @@ extension Connection {
         lastTicket += 1
         let ticket = lastTicket
         let error = await withTaskCancellationHandler {
-            await suspend { (continuation: Writer) in
+            await withSuspension { (continuation: Writer) in
                 // Asked here and not before: each `await` above may let the loop do other things first.
                 guard machine.state != .closed, !isDraining else {
                     return continuation.resume(

@@ -11,19 +11,13 @@ extension Connection {
 
     /// What belongs to liveness, of the present link and of all.
     struct Heartbeat {
-        /// Of a link that is gone until there is the next.
-        var machine = Liveness(Liveness.Policy(), startedAt: Instant(nanoseconds: 0))
-        var timer: LoopTimer?
+        /// That of no link until one is ready: it asks for nothing.
+        var machine = Liveness.stopped(at: Instant(nanoseconds: 0))
+        var timer: ConnectionTimer?
         /// The instant `timer` is armed for.
         var armed: Instant?
-        /// What the timer tells; kept here because the timer does not.
-        var target: HeartbeatTarget?
         /// The latest ping's place in the outbound order, and its serial; 0 for none on this link.
         var ping: (position: OutboundPosition, serial: SerialNumber) = (0, 0)
-        /// Pings sent, on all links.
-        var pings = 0
-        /// Links that ended because a ping was followed by nothing.
-        var silentLinks = 0
     }
 
     // MARK: From link to link
@@ -48,9 +42,9 @@ extension Connection {
 
     /// There is no link any more.
     func stopLiveness() {
-        heartbeat.machine = Liveness(Liveness.Policy(), startedAt: loop.now)
+        heartbeat.machine = .stopped(at: loop.now)
         heartbeat.armed = nil
-        if let timer = heartbeat.timer { loop.arm(timer, at: nil) }
+        if let timer = heartbeat.timer { loop.arm(timer.timer, at: nil) }
     }
 
     // MARK: Facts
@@ -91,22 +85,15 @@ extension Connection {
     func armLiveness() {
         guard let next = heartbeat.machine.nextLook else { return }
         if let armed = heartbeat.armed, armed <= next { return }
-        let timer = heartbeat.timer ?? makeLivenessTimer()
-        heartbeat.armed = next
-        loop.arm(timer, at: next)
-    }
-
-    var isLivenessTimerArmed: Bool { heartbeat.timer?.deadline != nil }
-
-    private func makeLivenessTimer() -> LoopTimer {
-        let target = HeartbeatTarget(self)
-        let timer = LoopTimer(target: target)
-        heartbeat.target = target
+        let timer = heartbeat.timer ?? ConnectionTimer(self) { $0.livenessTimerFired() }
         heartbeat.timer = timer
-        return timer
+        heartbeat.armed = next
+        loop.arm(timer.timer, at: next)
     }
 
-    fileprivate func livenessTimerFired() {
+    var isLivenessTimerArmed: Bool { heartbeat.timer?.timer.deadline != nil }
+
+    private func livenessTimerFired() {
         guard let due = heartbeat.armed, let link = link?.session else { return }
         heartbeat.armed = nil
         if look(due) == .declareDead {
@@ -136,7 +123,7 @@ extension Connection {
             return heartbeat.machine.pingSent(serial: heartbeat.ping.serial, goesOutAtOnce: false, at: loop.now)
         }
         heartbeat.machine.pingSent(serial: ping.serial, goesOutAtOnce: outbound.isEmpty, at: loop.now)
-        heartbeat.pings += 1
+        statistics.pings += 1
         heartbeat.ping = (outbound.append(OutboundQueue.Item(ping, ticket: 0)), ping.serial)
         scheduleFlush()
     }
@@ -152,17 +139,16 @@ extension Connection {
 
     private func loseToSilence() {
         guard let endpoint = link?.endpoint else { return }
-        heartbeat.silentLinks += 1
         let message = "no sign of life from \(endpoint) within \(options.liveness.deadline) of a ping"
         lose(TransportError(.halfOpen, message))
     }
 }
 
-/// Tells a connection of its second timer: the first one tells the connection itself.
-final class HeartbeatTarget: TimerTarget {
-    private weak let connection: Connection?
-
-    init(_ connection: Connection) { self.connection = connection }
-
-    func timerFired() { connection?.assumeIsolated { $0.livenessTimerFired() } }
+extension Liveness {
+    /// A machine that asks for nothing, for when there is no link.
+    fileprivate static func stopped(at now: Instant) -> Liveness {
+        var policy = Policy()
+        policy.mode = .none
+        return Liveness(policy, startedAt: now)
+    }
 }

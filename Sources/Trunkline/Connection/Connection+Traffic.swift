@@ -12,6 +12,9 @@ extension Connection {
     /// the next change.
     private var establishedTransport: (any Transport)? { link?.isEstablished == true ? link?.transport : nil }
 
+    /// The socket of a link that carries requests.
+    private var readyTransport: (any Transport)? { greeting == nil ? establishedTransport : nil }
+
     /// Reads until the socket is empty or the budget is spent, decodes every complete frame and hands them over.
     func read() {
         guard let transport = establishedTransport else { return }
@@ -28,31 +31,36 @@ extension Connection {
         }
         loop.withReceiveMemory { self.link?.received.giveBack(to: &$0) }
         if budget < Self.readBudget { heartbeat.machine.heard(at: loop.turnTime) }
-        deliver()
+        deliver(decoded)
+        decoded.removeAll(keepingCapacity: true)
         // The frames may have made their receiver close, or lose, this very link.
         guard let ending, self.link?.transport === transport else { return }
         lose(ending)
     }
 
-    private func deliver() {
-        guard !decoded.isEmpty else { return }
-        if let owner {
-            owner.connection(did: .received(decoded))
+    func deliver(_ frames: [Frame]) {
+        guard !frames.isEmpty else { return }
+        if greeting != nil {
+            takeInGreeting(frames)
+        } else if let owner {
+            owner.connection(did: .received(frames))
         } else {
-            for frame in decoded {
+            for frame in frames {
                 if frame.kind == .ping || frame.kind == .pong { deliverHeartbeat(frame) } else { inbox.append(frame) }
             }
             serveReaders()
         }
-        decoded.removeAll(keepingCapacity: true)
     }
 
     /// Reading goes on while somebody wants frames; otherwise TCP pushes back on the server.
     func updateReading() {
         guard let transport = establishedTransport else { return }
-        let isReading = isOwned ? !isPaused : !readers.isEmpty
-        transport.isReading = isReading
-        readingChanged(to: isReading)
+        if let greeting {
+            transport.isReading = greeting.inbox.count < Greeting.maximumInbox
+        } else {
+            transport.isReading = isOwned ? !isPaused : !readers.isEmpty
+        }
+        readingChanged(to: transport.isReading)
     }
 
     // MARK: Writing
@@ -66,7 +74,7 @@ extension Connection {
     }
 
     func scheduleFlush() {
-        guard !isFlushing, let transport = establishedTransport, !transport.awaitsWritable else { return }
+        guard !isFlushing, let transport = readyTransport, !transport.awaitsWritable else { return }
         isFlushing = true
         loop.scheduleAtEndOfTurn(self)
     }
@@ -74,36 +82,15 @@ extension Connection {
     /// Writes as much as the socket takes: one system call for everything that accumulated, as a rule.
     func flush() {
         isFlushing = false
-        guard let transport = establishedTransport else { return }
-        var wrote: [Ticket] = []
-        var refused: [(item: OutboundQueue.Item, error: FrameError)] = []
-        var failure: TransportError?
+        guard let transport = readyTransport else { return }
         if heartbeat.machine.wrote(from: outbound.firstUnwritten, at: loop.turnTime) { armLiveness() }
-        // Bounded, so that a caller who writes without end does not keep the loop from reading.
-        attempts: for _ in 0..<8 {
-            refused += self.link?.encode(from: &outbound) ?? []
-            if outbound.unwrittenCount == 0 { break }
-            let (outcome, offered) = unsafe outbound.withUnwritten { pieces in
-                unsafe (transport.write(pieces), pieces.reduce(0) { $0 + $1.count })
-            }
-            switch outcome {
-            case .bytes(let written):
-                outbound.didWrite(written, reporting: &wrote)
-                if written < offered { break attempts }  // the socket is full
-            case .wouldBlock: break attempts
-            case .failed(let error):
-                failure = error
-                break attempts
-            }
-        }
-        // Set once: every change is a system call.
-        transport.awaitsWritable = failure == nil && !outbound.isEmpty
-        report(wrote: wrote, refused: refused)
-        if let failure { return loseAfterLastWords(of: transport, failure) }
+        guard let result = self.link?.write(from: &outbound) else { return }
+        report(wrote: result.wrote, refused: result.refused)
+        if let failure = result.failure { return loseAfterLastWords(of: transport, failure) }
         if isDraining && outbound.isEmpty { finishClosing() }
     }
 
-    private func report(wrote: [Ticket], refused: [(item: OutboundQueue.Item, error: FrameError)]) {
+    func report(wrote: [Ticket], refused: [(item: OutboundQueue.Item, error: FrameError)]) {
         if let owner {
             if !refused.isEmpty { owner.connection(did: .refused(refused.map { ($0.item.ticket, $0.error) })) }
             if !wrote.isEmpty { owner.connection(did: .wrote(wrote)) }
@@ -137,11 +124,38 @@ extension Connection: @preconcurrency OwnedConnection {
 }
 
 extension Link {
-    /// Encodes the next batch of `outbound`; see there.
-    mutating func encode(
-        from outbound: inout OutboundQueue
-    ) -> [(item: OutboundQueue.Item, error: FrameError)] {
-        outbound.encode(using: &codec)
+    /// Writes as much of `queue` as the socket takes, and waits for the socket if that is not all.
+    mutating func write(from queue: inout OutboundQueue) -> WriteResult {
+        var result = WriteResult()
+        // Bounded, so that a caller who writes without end does not keep the loop from reading.
+        attempts: for _ in 0..<8 {
+            result.refused += queue.encode(using: &codec)
+            if queue.unwrittenCount == 0 { break }
+            let (outcome, offered) = unsafe queue.withUnwritten { pieces in
+                unsafe (transport.write(pieces), pieces.reduce(0) { $0 + $1.count })
+            }
+            switch outcome {
+            case .bytes(let written):
+                queue.didWrite(written, reporting: &result.wrote)
+                if written < offered { break attempts }  // the socket is full
+            case .wouldBlock: break attempts
+            case .failed(let error):
+                result.failure = error
+                break attempts
+            }
+        }
+        // Set once: every change is a system call.
+        transport.awaitsWritable = result.failure == nil && !queue.isEmpty
+        return result
+    }
+
+    /// What came of a `write`.
+    struct WriteResult {
+        /// Who wanted to hear that their last byte was written.
+        var wrote: [Ticket] = []
+        /// What could not be encoded and is out of the queue.
+        var refused: [(item: OutboundQueue.Item, error: FrameError)] = []
+        var failure: TransportError?
     }
 
     /// Reads once and decodes what is complete.

@@ -23,6 +23,9 @@ public actor Connection {
     var machine: ReconnectMachine
     /// The socket of the attempt that is under way, or of the link that is ready.
     var link: Link?
+    /// Links that take no new requests and see those off that had started on them.
+    var retired: [RetiredLink] = []
+    var retiredTimeout: ConnectionTimer?
     /// The end of the time of the attempt under way.
     var attemptDeadline = Instant.distantFuture
     /// Addresses of the attempt under way that were not tried yet.
@@ -33,6 +36,12 @@ public actor Connection {
     var outbound = OutboundQueue()
     /// The latest failed attempts since the last link, oldest first.
     var attempts: [ClientError.Attempt] = []
+    /// What is going on on the link before it is ready.
+    var greeting: Greeting?
+    /// How many links were established, ready or not.
+    var linksBegun = 0
+    /// What the server is told again on every new link.
+    var subscriptions: [UInt64: Request] = [:]
     /// Why there is no link.
     var lastCause: (any Error)?
     /// Whether the link is alive.
@@ -55,6 +64,13 @@ public actor Connection {
         isOwned = true
     }
 
+    var stateReaders = Broadcast<ConnectionState>()
+    var disconnectReaders = Broadcast<DisconnectReport>()
+    /// How often links came and went.
+    public internal(set) var statistics = Statistics()
+    /// When the link became ready.
+    var readySince: Instant?
+
     // Without an owner only:
 
     /// Frames that were read and not yet asked for. At most one batch of reading.
@@ -66,7 +82,6 @@ public actor Connection {
     typealias Writer = Suspension<ClientError?>
 
     var lastTicket: Ticket = 0
-    var stateStreams: [UInt64: AsyncStream<ConnectionState>.Continuation] = [:]
     var closeWaiters: [Suspension<Void>] = []
 
     /// The event loop: everything in this actor runs there.
@@ -96,17 +111,15 @@ public actor Connection {
         self.loop = loop
         self.options = options
         self.codec = codec
-        var policy = ReconnectMachine.Policy()
-        policy.backoff = (options.reconnecting.policy as? Backoff) ?? Backoff()
-        policy.maximumAttempts = options.reconnecting.maximumAttempts.map { max(1, $0) }
-        policy.stableAfter = options.reconnecting.stableAfter
+        let policy = ReconnectMachine.Policy(options.reconnecting, options.failover)
         machine = ReconnectMachine(endpoints: endpoints, policy: policy, seed: loop.randomSeed())
     }
 
     deinit {
         // Letting go of the link closes its socket. Streams end; whoever waits for a frame or a write holds the
         // actor by calling it, so nobody is left.
-        for stream in stateStreams.values { stream.finish() }
+        stateReaders.finish()
+        disconnectReaders.finish()
     }
 
     // MARK: State
@@ -120,8 +133,9 @@ public actor Connection {
         case .ready(let session):
             guard let link else { return .idle }
             return .ready(link.endpoint, session: session)
-        case .waiting(let until, let attempt):
+        case .waiting(let until, let attempt, _):
             return .waiting(delay: max(.zero, until.since(loop.now)), attempt: attempt)
+        case .suspended: return .suspended
         case .closed: return .closed
         }
     }
@@ -129,43 +143,13 @@ public actor Connection {
     /// The present state and every one that follows, until the connection is closed. Each access is a stream of its
     /// own; a reader that falls more than 64 states behind misses the oldest.
     public nonisolated var states: AsyncStream<ConnectionState> {
-        let (stream, continuation) = AsyncStream.makeStream(
-            of: ConnectionState.self,
-            bufferingPolicy: .bufferingNewest(64)
-        )
-        loop.schedule(
-            Completion { [weak self] in
-                guard let self else { return continuation.finish() }
-                self.assumeIsolated { $0.add(continuation) }
-            }
-        )
-        return stream
-    }
-
-    private func add(_ stream: AsyncStream<ConnectionState>.Continuation) {
-        guard machine.state != .closed else {
-            stream.yield(.closed)
-            return stream.finish()
-        }
-        lastTicket += 1
-        let id = lastTicket
-        stateStreams[id] = stream
-        stream.onTermination = { [weak self] _ in
-            guard let self else { return }
-            self.loop.schedule(Completion { [weak self] in self?.assumeIsolated { $0.stateStreams[id] = nil } })
-        }
-        // Its reader may have gone before `onTermination` was set, which is not called any more then.
-        if case .terminated = stream.yield(state) { stateStreams[id] = nil }
+        stream(startingWith: { $0.state }, { $1(&$0.stateReaders) })
     }
 
     func publishState() {
         let state = state
-        // In order: that of a dictionary differs from process to process, and a simulation is to repeat itself.
-        let streams = stateStreams.sorted { $0.key < $1.key }.map(\.value)
-        for stream in streams { stream.yield(state) }
-        guard state == .closed else { return }
-        for stream in streams { stream.finish() }
-        stateStreams.removeAll()
+        stateReaders.yield(state)
+        if state == .closed { stateReaders.finish() }
     }
 
     // MARK: Closing
@@ -190,7 +174,7 @@ public actor Connection {
     }
 
     func waitUntilClosed() async {
-        await suspend { suspension in
+        await withSuspension { suspension in
             // Asked here and not before: the `await` may let the loop do other things first.
             if machine.state == .closed { suspension.resume() } else { closeWaiters.append(suspension) }
         }
@@ -211,10 +195,12 @@ public actor Connection {
         machine.close()
         arm(at: nil)
         stopLiveness()
+        endGreeting(ClientError(.closed, .notSent, "the connection was closed"))
         if let link {
             if link.isEstablished { Lingering.close(link.transport, on: loop) } else { link.transport.close() }
         }
         link = nil
+        endRetired()
         // Before the queue is emptied: it knows what has started.
         failWriters(ClientError(.closed, .unknown, "the connection was closed")) { self.outbound.hasStarted($0) }
         failWriters(ClientError(.closed, .notSent, "the connection was closed")) { _ in true }
@@ -241,9 +227,10 @@ extension Connection: @preconcurrency TimerTarget {
     package func timerFired() {
         if isDraining { return finishClosing() }
         switch machine.state {
-        case .connecting(let attempt): attemptTimedOut(attempt)
-        case .waiting: perform(machine.timerFired(at: loop.now))
-        case .idle, .ready, .closed: break
+        case .connecting(let attempt):
+            if greeting != nil { greetingTimedOut(attempt.id) } else { attemptTimedOut(attempt) }
+        case .waiting, .ready: perform(machine.timerFired(at: loop.now))
+        case .idle, .suspended, .closed: break
         }
     }
 }

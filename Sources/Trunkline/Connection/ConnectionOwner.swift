@@ -7,6 +7,12 @@ protocol ConnectionOwner: AnyObject, Sendable {
     /// Whether a request whose frame is at one of `positions` waits for its response. Asked when a link is silent, so it
     /// may take its time.
     func hasUnanswered(at positions: Range<OutboundPosition>) -> Bool
+    /// The link is gone. Returns how many requests were lost with it. Called within the connection's isolation.
+    func connectionLost(_ cause: any Error, to endpoint: Endpoint) -> Int
+    /// The link takes no new requests. Returns how many are left on it, and on others that were left before.
+    func connectionRetired(before unstarted: OutboundPosition) -> Int
+    /// A link that was left is gone. Returns how many requests were lost with it.
+    func retiredLinkLost(_ positions: Range<OutboundPosition>, _ cause: any Error) -> Int
 }
 
 /// What a client asks of its connection for every batch, on the loop that both share.
@@ -24,6 +30,8 @@ protocol OwnedConnection: AnyObject, Sendable {
 enum ConnectionEvent: Sendable {
     /// A link is usable.
     case ready(session: UInt64)
+    /// Complete frames of a link that was left, whose requests are those before this position.
+    case receivedOnRetired([Frame], before: OutboundPosition)
     /// Complete frames, in order.
     case received([Frame])
     /// These one-way frames are with the kernel, to the last byte.
@@ -32,8 +40,6 @@ enum ConnectionEvent: Sendable {
     case refused([(ticket: Ticket, error: FrameError)])
     /// Bytes went out, so there may be room below the low watermark.
     case drained
-    /// The link is gone.
-    case lost(any Error)
     /// Every attempt that the policy allows has failed; no other follows until somebody wants a link.
     case unavailable
     /// For good.

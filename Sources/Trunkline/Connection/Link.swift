@@ -5,11 +5,15 @@ import TrunklineIO
 struct Link {
     /// The number of the attempt, and of the session when it succeeds.
     let session: UInt64
+    /// Which attempt made it, counted from the last stable link.
+    let attempt: Int
     let endpoint: Endpoint
     let transport: any Transport
     /// Encodes and decodes for this link alone.
     var codec: any FrameCodec
     var received = ReceiveBuffer()
+    /// Where its first request is in the outbound order.
+    var firstPosition: OutboundPosition = 1
     /// False while the socket is connecting.
     var isEstablished = false
 }

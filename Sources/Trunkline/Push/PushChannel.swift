@@ -81,7 +81,7 @@ final class PushChannel: Sendable {
             return state.lastWaiter
         }
         let element: Push? = await withTaskCancellationHandler {
-            await suspend { suspension in
+            await withSuspension { suspension in
                 let (isReady, element) = state.withLock { state -> (Bool, Push?) in
                     if Task.isCancelled { return (true, nil) }
                     if let element = Self.take(from: &state) { return (true, element) }

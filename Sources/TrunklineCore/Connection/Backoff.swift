@@ -31,9 +31,4 @@ public struct Backoff: ReconnectPolicy, Hashable {
     public func decision(for failure: ReconnectFailure, random: () -> Double) -> ReconnectDecision {
         .retry(after: .nanoseconds(Int64(Double(ceiling(round: failure.round).clampedNanoseconds) * random())))
     }
-
-    /// The wait before round `round`.
-    package func delay(round: Int, using generator: inout some RandomNumberGenerator) -> Duration {
-        .nanoseconds(Int64.random(in: 0...ceiling(round: round).clampedNanoseconds, using: &generator))
-    }
 }

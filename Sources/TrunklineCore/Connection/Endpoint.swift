@@ -10,6 +10,24 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
 
     package let target: Target
 
+    /// Its share where endpoints are tried in a weighted order: of two, the one with twice the weight comes first twice
+    /// as often. Default 1; zero or less comes last. Neither written in the endpoint's text nor part of its identity:
+    /// the same server with another weight is an equal endpoint.
+    public var weight = 1.0
+
+    /// The same endpoint with this weight.
+    public func weighing(_ weight: Double) -> Endpoint {
+        var endpoint = self
+        endpoint.weight = weight
+        return endpoint
+    }
+
+    /// Whether both are the same server, whatever their weights.
+    public static func == (a: Endpoint, b: Endpoint) -> Bool { a.target == b.target }
+
+    /// Hashes the server, not its weight.
+    public func hash(into hasher: inout Hasher) { hasher.combine(target) }
+
     /// The server at `host` (a name, an IPv4 or an IPv6 address), resolved at every connect.
     public static func host(_ host: String, port: UInt16) -> Endpoint {
         let isBracketed = host.hasPrefix("[") && host.hasSuffix("]")

@@ -1,152 +1,132 @@
-/// Whether there is a link, and if not, when to try for one. The rules of reconnecting, without sockets or clocks.
+/// Whether there is a link, and if not, when to try for one, and where. The rules of reconnecting and failover, without
+/// sockets or clocks.
 ///
-///     idle ──wanted──► connecting ──established──► ready
-///       ▲                │     ▲                     │ lost
-///       │ suspended      │fails└──timer── waiting ◄──┘
-///       │                └─ another endpoint, or ─► waiting
-///     (any) ──close──► closed
+///                    ┌──────────── another endpoint's turn ─┐
+///                    ▼                                      │ fails
+///     idle ──wanted──► connecting ───────────────────────────┤
+///      ▲ ▲             │       ▲ ▲                           │ every endpoint had its turn
+///      │ └─ gives up ──┤       │ └── timer, reconnectNow ── waiting
+///      │               ▼       │                             ▲
+///      │             ready ────┘ switch, goAway, error rate  │
+///      │               └──────────────── lost ───────────────┘
+///      └── resume ── suspended ◄── suspend ── (any)          closed ◄── close ── (any)
 ///
 /// Exactly one attempt exists at a time. Every attempt and every link has a number, which travels with the effect and
 /// comes back with its outcome; an outcome with an old number changes nothing.
+///
+/// A *round* gives every endpoint one turn, one right after the other. Between rounds, and after every lost link, the
+/// policy says how long to wait. Waits are counted from one stable link to the next, giving up or not, so that steady
+/// demand cannot turn a server that is down into one that is stormed.
 package struct ReconnectMachine: Sendable {
     package enum State: Equatable, Sendable {
-        /// No link, and nobody wants one. → connecting, closed
+        /// No link, and nobody wants one, or it was given up. → connecting, waiting, suspended, closed
         case idle
-        /// One attempt is under way. → ready, connecting (the next endpoint), waiting, idle, closed
+        /// One attempt is under way, up to its link being ready. → ready, connecting, waiting, idle, suspended, closed
         case connecting(Attempt)
-        /// A link is established. → waiting, closed
+        /// There is a link. → waiting, connecting (elsewhere), idle, suspended, closed
         case ready(session: UInt64)
-        /// No link until the back-off is over. → connecting, closed
-        case waiting(until: Instant, attempt: Int)
+        /// No link until then, for `cause`; `attempt` is the number of the next. → connecting, idle, suspended, closed
+        case waiting(until: Instant, attempt: Int, cause: DisconnectCause)
+        /// No link, whoever wants one. → idle, connecting, waiting, closed
+        case suspended
         /// For good.
         case closed
     }
 
     /// One attempt to connect.
     package struct Attempt: Equatable, Sendable {
-        /// Distinguishes it from every other attempt of this machine.
+        /// Distinguishes it from every other attempt of this machine, and is its link's session number.
         package var id: UInt64
         /// How many attempts have failed since the last stable link, plus one.
         package var number: Int
         package var endpoint: Endpoint
     }
 
-    package enum Action: Equatable, Sendable {
+    package indirect enum Action: Equatable, Sendable {
         case none
-        /// Connect to the attempt's endpoint and report `established` or `attemptFailed` with its id.
+        /// Connect to the attempt's endpoint and report `linkReady` or `attemptFailed` with its id. What there is of
+        /// an earlier attempt is to be dropped.
         case connect(Attempt)
-        /// Call `timerFired` at this instant.
+        /// Call `timerFired` at this instant. What there is of an earlier attempt is to be dropped.
         case wait(until: Instant)
-        /// The limit on attempts is reached: whoever waits for a link is told so.
+        /// Drop what there is of an attempt, and the timer.
+        case rest
+        /// Close the link of this session: it was we who ended it.
+        case close(session: UInt64)
+        /// The link of this session is ready no more: nothing new goes out on it, what is out may still be answered.
+        /// Then perform the other action.
+        case retire(session: UInt64, then: Action)
+        /// There is no server: whoever waits for a link is told so.
         case giveUp
     }
 
-    /// What the machine goes by.
+    /// Why an endpoint that works is left.
+    package enum Departure: Sendable, CaseIterable {
+        /// Its server said that it is about to go.
+        case goAway
+        /// Too many of its requests fail.
+        case errorRate
+    }
+
+    /// What the machine goes by. See `ClientOptions.Reconnecting` and `ClientOptions.Failover`.
     package struct Policy: Sendable {
-        package var backoff = Backoff()
+        package var reconnect: any ReconnectPolicy = Backoff()
         /// After how many failed attempts in a row to give up; `nil` for never.
         package var maximumAttempts: Int?
-        /// How long a link must stay ready for the back-off to start anew.
+        /// How long a link must stay ready for the policy to start anew.
         package var stableAfter: Duration = .seconds(10)
+        package var retriesPermanentCauses = false
+        package var order = EndpointRing.Order.ordered
+        package var halfLife: Duration = .seconds(30)
+        /// How long to stay away from the preferred endpoint; `nil` to stay where it works.
+        package var returnsToPreferredAfter: Duration?
 
         package init() {}
     }
 
-    package private(set) var state = State.idle
+    /// A server's hint is obeyed up to here: none may send its clients away for good.
+    static let longestHint = Duration.seconds(3600)
+
+    package internal(set) var state = State.idle
     package let policy: Policy
-    package let endpoints: [Endpoint]
-    private var generator: SeededGenerator
-    /// The endpoint of the next attempt.
-    private var nextEndpoint = 0
-    private var lastID: UInt64 = 0
-    /// Failed attempts since the last stable link.
-    private var failures = 0
-    /// Failed attempts since the last link, stable or not.
-    private var failuresInRow = 0
-    /// Endpoints tried since the last wait.
-    private var triedInRound = 0
+    package internal(set) var ring: EndpointRing
+    var generator: SeededGenerator
+    /// The number of the latest attempt.
+    var lastID: UInt64 = 0
+    /// Failed attempts since the last stable link, or since it gave up.
+    var failures = 0
+    /// Failed attempts since the last link, stable or not, or since it gave up.
+    var failuresInRow = 0
     /// Waits since the last stable link. A link that was lost before it was stable counts too, or a server that
-    /// accepts and closes at once would be asked again and again without growing waits.
-    private var round = 0
-    private var readySince: Instant?
+    /// accepts and closes at once would be asked again and again without growing waits; so does giving up.
+    var round = 0
+    /// Why the last attempt failed or the last link ended.
+    package internal(set) var lastCause = DisconnectCause.closedLocally
+    /// Where the link of `ready` leads.
+    var linkEndpoint: Endpoint?
+    /// Since when the link is ready. Set in `ready` only.
+    var readySince: Instant?
+    /// When to see about returning to the preferred endpoint. Set in `ready` only.
+    var returnAt: Instant?
+    /// After giving up: before this instant there is no attempt.
+    var restUntil = Instant.distantPast
+    /// In `suspended`: whether to connect when it is resumed.
+    var isWanted = false
 
     package init(endpoints: [Endpoint], policy: Policy, seed: UInt64) {
-        self.endpoints = endpoints
         self.policy = policy
         generator = SeededGenerator(seed: seed)
+        ring = EndpointRing(endpoints, order: policy.order, halfLife: policy.halfLife, seed: generator.next())
     }
 
-    /// The endpoint of the link or the attempt, or else of the next attempt.
-    package var endpoint: Endpoint? {
-        endpoints.isEmpty ? nil : endpoints[nextEndpoint]
-    }
+    package var endpoints: [Endpoint] { ring.endpoints }
 
-    /// Somebody wants a link.
-    package mutating func wanted() -> Action {
-        guard state == .idle else { return .none }
-        return endpoints.isEmpty ? .giveUp : connect()
-    }
-
-    /// The attempt `id` has an established link. Returns its session number; `nil` when the attempt is an old one and
-    /// the link is to be closed.
-    package mutating func established(_ id: UInt64, at now: Instant) -> UInt64? {
-        guard case .connecting(let attempt) = state, attempt.id == id else { return nil }
-        state = .ready(session: id)
-        failuresInRow = 0
-        readySince = now
-        return id
-    }
-
-    /// The attempt `id` has failed: the next endpoint is tried at once, and after the last one there is a wait.
-    package mutating func attemptFailed(_ id: UInt64, at now: Instant) -> Action {
-        guard case .connecting(let attempt) = state, attempt.id == id else { return .none }
-        failures += 1
-        failuresInRow += 1
-        nextEndpoint = (nextEndpoint + 1) % endpoints.count
-        if let limit = policy.maximumAttempts, failuresInRow >= limit {
-            state = .idle
-            failures = 0
-            failuresInRow = 0
-            triedInRound = 0
-            return .giveUp
+    /// When `timerFired` wants to be called; `nil` for never.
+    package var deadline: Instant? {
+        switch state {
+        case .waiting(let until, _, _): until
+        case .ready: returnAt
+        case .idle, .connecting, .suspended, .closed: nil
         }
-        triedInRound += 1
-        return triedInRound == endpoints.count ? wait(at: now) : connect()
-    }
-
-    /// The link of `session` is lost.
-    package mutating func linkLost(_ session: UInt64, at now: Instant) -> Action {
-        guard state == .ready(session: session) else { return .none }
-        if let readySince, now.since(readySince) >= policy.stableAfter {
-            failures = 0
-            round = 0
-        }
-        readySince = nil
-        return wait(at: now)
-    }
-
-    /// The instant that `.wait(until:)` named has come.
-    package mutating func timerFired(at now: Instant) -> Action {
-        guard case .waiting(let until, _) = state else { return .none }
-        guard until <= now else { return .wait(until: until) }
-        return connect()
-    }
-
-    /// No link is wanted ever again.
-    package mutating func close() { state = .closed }
-
-    private mutating func connect() -> Action {
-        lastID += 1
-        let attempt = Attempt(id: lastID, number: failures + 1, endpoint: endpoints[nextEndpoint])
-        state = .connecting(attempt)
-        return .connect(attempt)
-    }
-
-    private mutating func wait(at now: Instant) -> Action {
-        let until = now.advanced(by: policy.backoff.delay(round: round, using: &generator))
-        triedInRound = 0
-        round += 1
-        state = .waiting(until: until, attempt: failures + 1)
-        return .wait(until: until)
     }
 }

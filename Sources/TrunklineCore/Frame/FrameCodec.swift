@@ -55,6 +55,9 @@ public protocol FrameCodec: Sendable {
     /// another, and those that are taken for the server's are answered once a second at most.
     var pongsLookLikePings: Bool { get }
 
+    /// How long the server wants us to stay away that sent `goAway`; `nil` where it does not say.
+    func retryAfter(in goAway: Frame) -> Duration?
+
     /// The same protocol as the server sees it: decodes requests and encodes responses. For test servers.
     func serverSide() -> any FrameCodec
 
@@ -74,6 +77,9 @@ extension FrameCodec {
 
     /// The protocol answers no pings.
     public func pong(answering ping: Frame) -> Frame? { nil }
+
+    /// The protocol has no such hint.
+    public func retryAfter(in goAway: Frame) -> Duration? { nil }
 
     /// Both sides speak alike.
     public func serverSide() -> any FrameCodec { self }

@@ -222,6 +222,27 @@ package struct OutboundQueue: Sendable {
         forgetEncoding()
     }
 
+    /// Leaves the link to others: what had started, and what belongs to the link, is handed out, to be written to its end
+    /// there. The others go out on the next link.
+    package mutating func splitOff() -> OutboundQueue {
+        var rest = OutboundQueue()
+        if isHeadStarted {
+            rest = self
+            rest.items.removeSubrange((head + 1)...)
+            rest.buffer.truncate(to: items[head].end)
+            rest.encodedCount = 1
+            rest.byteCount = Self.cost(of: items[head].frame)
+            rest.linkFrameCount = items[head].ticket == 0 ? 1 : 0
+        }
+        for item in items[(head + (isHeadStarted ? 1 : 0))...] where item.ticket == 0 && !item.isRemoved {
+            var item = item
+            item.end = 0
+            rest.append(item)
+        }
+        linkLost()
+        return rest
+    }
+
     /// Takes back the encoding of every frame that has not started.
     private mutating func unencode() {
         guard isHeadStarted else { return forgetEncoding() }

@@ -41,10 +41,16 @@ package struct RequestTable<Waiter> {
     /// In-order matching: whose response comes next.
     @usableFromInline var order = ResponseOrder()
     @usableFromInline let quarantine: Duration
+    /// Requests at positions before this one, if it is not 0, went out on links that take no new ones any more.
+    @usableFromInline package internal(set) var retiredEnd: OutboundPosition = 0
+    /// How many of those have not left.
+    @usableFromInline package internal(set) var retiredCount = 0
+    /// In-order matching: whose responses come next on each such link, and where its requests end.
+    @usableFromInline var retiredOrders: [(end: OutboundPosition, order: ResponseOrder)] = []
 
     @usableFromInline
-    package init(matching: ResponseMatching, quarantine: Duration) {
-        if case .serial(let range) = matching { serials = SerialAllocator(range) }
+    package init(matching: ResponseMatching, quarantine: Duration, firstSerial: SerialNumber? = nil) {
+        if case .serial(let range) = matching { serials = SerialAllocator(range, first: firstSerial) }
         self.quarantine = quarantine
     }
 
@@ -158,7 +164,10 @@ package struct RequestTable<Waiter> {
         switch serials?.take(answered: serial) {
         case .request(let ticket)?:
             guard let entry = entries.remove(ticket) else { return .unknown }
-            if entry.position < unstarted { return .resume(ticket, entry.waiter) }
+            if entry.position < unstarted {
+                noteLeft(entry)
+                return .resume(ticket, entry.waiter)
+            }
             // The server can't mean this request: nothing of it was written yet.
             entries.insert(entry, for: ticket)
             serials?.putBack(serial, ticket)
@@ -171,7 +180,13 @@ package struct RequestTable<Waiter> {
     @inlinable
     mutating func answerInOrder(_ unstarted: OutboundPosition) -> Answer {
         guard let ticket = order.popFirst(before: unstarted) else { return .unknown }
+        return answered(ticket)
+    }
+
+    @inlinable
+    mutating func answered(_ ticket: Ticket) -> Answer {
         guard let entry = entries.remove(ticket) else { return .late }
+        noteLeft(entry)
         return .resume(ticket, entry.waiter)
     }
 
@@ -194,6 +209,7 @@ package struct RequestTable<Waiter> {
         hasStarted: (OutboundPosition) -> Bool
     ) -> Cancellation {
         guard let entry = entries.remove(ticket) else { return .none }
+        noteLeft(entry)
         guard entry.position != 0 && hasStarted(entry.position) else {
             forgetUnsent(entry)
             return .notSent(entry.waiter, entry.position)
@@ -206,6 +222,7 @@ package struct RequestTable<Waiter> {
     @usableFromInline
     package mutating func take(_ ticket: Ticket) -> Waiter? {
         guard let entry = entries.remove(ticket) else { return nil }
+        noteLeft(entry)
         if entry.expectsResponse { forgetUnsent(entry) }
         return entry.waiter
     }
@@ -226,13 +243,15 @@ package struct RequestTable<Waiter> {
     @usableFromInline
     package mutating func linkLost(hasStarted: (OutboundPosition) -> Bool) -> [(ticket: Ticket, waiter: Waiter)] {
         var lost: [(ticket: Ticket, waiter: Waiter)] = []
-        for (ticket, entry) in entries.sorted where entry.position != 0 && hasStarted(entry.position) {
+        for (ticket, entry) in entries.sorted
+        where entry.position >= max(1, retiredEnd) && hasStarted(entry.position) {
             entries.remove(ticket)
             if entry.expectsResponse { serials?.release(entry.serial) }
             lost.append((ticket, entry.waiter))
         }
         order.removeAll { hasStarted($0) }
-        serials?.linkLost()
+        // A link that takes no new requests may still answer late.
+        if retiredEnd == 0 { serials?.linkLost() }
         return lost
     }
 
@@ -246,6 +265,8 @@ package struct RequestTable<Waiter> {
             if entry.expectsResponse, entry.position != 0 { serials?.release(entry.serial) }
         }
         order = ResponseOrder()
+        retiredOrders = []
+        (retiredEnd, retiredCount) = (0, 0)
         serials?.linkLost()
         return all
     }

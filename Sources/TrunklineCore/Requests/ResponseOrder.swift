@@ -60,6 +60,14 @@ package struct ResponseOrder: Sendable {
         if droppedCount > places.count / 2 + 16 { removeAll { _ in false } }
     }
 
+    /// Takes the places before `position` out, as an order of their own.
+    mutating func splitOff(before position: OutboundPosition) -> ResponseOrder {
+        var before = self
+        before.removeAll { $0 >= position }
+        removeAll { $0 < position }
+        return before
+    }
+
     /// Takes out every place whose position satisfies `predicate`, and the dropped ones.
     mutating func removeAll(where predicate: (OutboundPosition) -> Bool) {
         places.removeAll { $0.isDropped || predicate($0.position) }

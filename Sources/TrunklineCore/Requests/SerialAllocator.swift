@@ -23,9 +23,9 @@ package struct SerialAllocator: Sendable {
     }
 
     @usableFromInline
-    package init(_ range: ClosedRange<SerialNumber>) {
+    package init(_ range: ClosedRange<SerialNumber>, first: SerialNumber? = nil) {
         self.range = range
-        next = range.lowerBound
+        next = first ?? range.lowerBound
     }
 
     /// How many serials are held, by requests or by quarantine.

@@ -13,6 +13,9 @@ package struct Instant: Hashable, Comparable, Sendable {
     @usableFromInline
     package static let distantFuture = Instant(nanoseconds: .max)
 
+    /// Earlier than every instant a clock will show.
+    package static let distantPast = Instant(nanoseconds: .min)
+
     @inlinable
     package static func < (a: Instant, b: Instant) -> Bool { a.nanoseconds < b.nanoseconds }
 

@@ -55,7 +55,7 @@ extension LoopbackServer {
         let ticket = lastTicket
         let deadline = loop.now.advanced(by: limit)
         let reason = await withTaskCancellationHandler {
-            await suspend { (suspension: Suspension<WaitError.Reason?>) in
+            await withSuspension { (suspension: Suspension<WaitError.Reason?>) in
                 // Asked here and not before: each `await` above may let the loop do other things first.
                 if condition(record) { return suspension.resume(returning: nil) }
                 if isStopped { return suspension.resume(returning: .stopped) }

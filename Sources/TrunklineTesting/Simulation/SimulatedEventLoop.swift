@@ -58,6 +58,8 @@ package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
         }
     }
 
+    package var callbackExecutor: (any TaskExecutor)? { self }
+
     package func checkIsolated() { preconditionIsCurrent() }
 
     package func isIsolatingCurrentContext() -> Bool? { isCurrent }

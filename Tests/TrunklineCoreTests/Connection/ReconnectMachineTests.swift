@@ -2,103 +2,97 @@ import Testing
 
 @testable import TrunklineCore
 
+/// What a machine does over several inputs; single ones are in the table.
 @Suite struct ReconnectMachineTests {
     let now = Instant(nanoseconds: 1_000)
 
-    func machine(_ endpoints: [Endpoint] = ["a:1", "b:1"], maximumAttempts: Int? = nil) -> ReconnectMachine {
+    func machine(
+        _ endpoints: [Endpoint] = ["a:1", "b:1"],
+        _ change: (inout ReconnectMachine.Policy) -> Void = { _ in }
+    ) -> ReconnectMachine {
         var policy = ReconnectMachine.Policy()
-        policy.maximumAttempts = maximumAttempts
+        policy.reconnect = FixedRetries(count: .max, delay: .seconds(1))
+        change(&policy)
         return ReconnectMachine(endpoints: endpoints, policy: policy, seed: 1)
     }
 
     /// The attempt that `action` asks for.
-    func attempt(_ action: ReconnectMachine.Action) throws -> ReconnectMachine.Attempt {
-        guard case .connect(let attempt) = action else { throw FrameError(.malformed, "\(action)") }
+    func attempt(_ action: ReconnectMachine.Action?) throws -> ReconnectMachine.Attempt {
+        if case .retire(_, let next)? = action { return try attempt(next) }
+        guard case .connect(let attempt)? = action else {
+            throw FrameError(.malformed, "\(String(describing: action))")
+        }
         return attempt
     }
 
-    @Test func nothingHappensUntilALinkIsWanted() throws {
-        var machine = machine()
-        #expect(machine.state == .idle)
-        let first = try attempt(machine.wanted())
-        #expect(first.endpoint == "a:1")
-        #expect(machine.wanted() == .none)
+    /// The end of the wait that `action` asks for.
+    func wait(_ action: ReconnectMachine.Action?) throws -> Instant {
+        if case .retire(_, let next)? = action { return try wait(next) }
+        guard case .wait(let until)? = action else { throw FrameError(.malformed, "\(String(describing: action))") }
+        return until
     }
+
+    func after(_ seconds: Double) -> Instant { now.advanced(by: .seconds(seconds)) }
+
+    // MARK: Rounds
 
     @Test func everyEndpointIsTriedBeforeThereIsAWait() throws {
         var machine = machine()
-        let a = try attempt(machine.wanted())
-        let b = try attempt(machine.attemptFailed(a.id, at: now))
+        let a = try attempt(machine.wanted(at: now))
+        #expect(a.endpoint == "a:1")
+        let b = try attempt(machine.attemptFailed(a.id, .refused, at: now))
         #expect(b.endpoint == "b:1")
         #expect(b.number == 2)
-        guard case .wait(let until) = machine.attemptFailed(b.id, at: now) else {
-            throw FrameError(.malformed, "no wait")
-        }
-        #expect(machine.timerFired(at: now.advanced(by: .nanoseconds(-1))) == .wait(until: until) || until <= now)
+        let until = try wait(machine.attemptFailed(b.id, .timedOut, at: now))
+        #expect(until == after(1))
+        #expect(machine.state == .waiting(until: until, attempt: 3, cause: .timedOut))
         #expect(try attempt(machine.timerFired(at: until)).endpoint == "a:1")
     }
 
     @Test func anOldOutcomeChangesNothing() throws {
         var machine = machine()
-        let a = try attempt(machine.wanted())
-        let b = try attempt(machine.attemptFailed(a.id, at: now))
+        let a = try attempt(machine.wanted(at: now))
+        let b = try attempt(machine.attemptFailed(a.id, .refused, at: now))
         let before = machine.state
-        #expect(machine.attemptFailed(a.id, at: now) == .none)
-        #expect(machine.established(a.id, at: now) == nil)
-        #expect(machine.linkLost(a.id, at: now) == .none)
+        #expect(machine.attemptFailed(a.id, .refused, at: now) == .none)
+        #expect(machine.linkReady(a.id, at: now) == nil)
+        #expect(machine.linkLost(a.id, .reset, at: now) == .none)
         #expect(machine.state == before)
-        #expect(machine.established(b.id, at: now) == b.id)
-        #expect(machine.attemptFailed(b.id, at: now) == .none)
+        #expect(machine.linkReady(b.id, at: now) == b.id)
+        #expect(machine.attemptFailed(b.id, .refused, at: now) == .none)
     }
 
-    @Test func aLostLinkIsWaitedForBeforeTheNextAttemptAtTheSameEndpoint() throws {
+    @Test func aStableLinkThatIsLostIsLookedForWhereItWasFirst() throws {
         var machine = machine()
-        let a = try attempt(machine.wanted())
-        let b = try attempt(machine.attemptFailed(a.id, at: now))
-        _ = machine.established(b.id, at: now)
-        guard case .wait(let until) = machine.linkLost(b.id, at: now) else { throw FrameError(.malformed, "no wait") }
-        #expect(until >= now)
+        let a = try attempt(machine.wanted(at: now))
+        let b = try attempt(machine.attemptFailed(a.id, .refused, at: now))
+        _ = machine.linkReady(b.id, at: now)
+        let until = try wait(machine.linkLost(b.id, .reset, at: after(1000)))
+        #expect(until == after(1001))
         #expect(try attempt(machine.timerFired(at: until)).endpoint == "b:1")
     }
 
-    @Test func theLimitOnAttemptsGivesUpAndANewWishStartsOver() throws {
-        var machine = machine(["a:1"], maximumAttempts: 2)
-        let first = try attempt(machine.wanted())
-        guard case .wait(let until) = machine.attemptFailed(first.id, at: now) else { throw FrameError(.malformed, "") }
-        let second = try attempt(machine.timerFired(at: until))
-        #expect(machine.attemptFailed(second.id, at: until) == .giveUp)
-        #expect(machine.state == .idle)
-        #expect(try attempt(machine.wanted()).number == 1)
-    }
-
-    @Test func withoutEndpointsItGivesUp() {
-        var machine = machine([])
-        #expect(machine.wanted() == .giveUp)
-    }
-
-    @Test func aClosedMachineDoesNothing() throws {
+    /// A server that accepts and closes at once must not keep its clients from one that works.
+    @Test func aLinkThatDidNotLastMakesTheOtherEndpointComeFirst() throws {
         var machine = machine()
-        let a = try attempt(machine.wanted())
-        machine.close()
-        #expect(machine.established(a.id, at: now) == nil)
-        #expect(machine.attemptFailed(a.id, at: now) == .none)
-        #expect(machine.wanted() == .none)
-        #expect(machine.timerFired(at: .distantFuture) == .none)
-        #expect(machine.state == .closed)
+        let a = try attempt(machine.wanted(at: now))
+        _ = machine.linkReady(a.id, at: now)
+        let until = try wait(machine.linkLost(a.id, .closedByServer, at: after(1)))
+        #expect(try attempt(machine.timerFired(at: until)).endpoint == "b:1")
     }
 
     /// Links that are lost at once make the waits grow; one that was stable makes them start anew.
     @Test func onlyAStableLinkResetsTheBackoff() throws {
         func longestWait(lifetime: Duration) throws -> Duration {
             var longest = Duration.zero
-            var machine = machine(["a:1"])
+            var machine = machine(["a:1"]) { $0.reconnect = Backoff() }
             var time = now
-            var next = machine.wanted()
+            var next = machine.wanted(at: time)
             for _ in 0..<20 {
                 let attempt = try attempt(next)
-                _ = machine.established(attempt.id, at: time)
+                _ = machine.linkReady(attempt.id, at: time)
                 time = time.advanced(by: lifetime)
-                guard case .wait(let until) = machine.linkLost(attempt.id, at: time) else { return longest }
+                let until = try wait(machine.linkLost(attempt.id, .reset, at: time))
                 longest = max(longest, until.since(time))
                 time = until
                 next = machine.timerFired(at: time)
@@ -109,46 +103,297 @@ import Testing
         #expect(try longestWait(lifetime: .seconds(1)) > .seconds(5))
     }
 
-    @Test func waitsAreDrawnEvenlyUpToACeilingThatDoublesToTheCap() {
-        let backoff = Backoff()
-        #expect(backoff.ceiling(round: 0) == .milliseconds(200))
-        #expect(backoff.ceiling(round: 3) == .milliseconds(1600))
-        #expect(backoff.ceiling(round: 100_000) == .seconds(30))
-        var generator = SeededGenerator(seed: 5)
-        let waits = (0..<1000).map { _ in backoff.delay(round: 0, using: &generator) }
-        #expect(waits.allSatisfy { $0 >= .zero && $0 <= .milliseconds(200) })
-        #expect(waits.filter { $0 < .milliseconds(100) }.count > 400)
-        #expect(waits.filter { $0 > .milliseconds(100) }.count > 400)
+    // MARK: Giving up
+
+    @Test func withoutEndpointsItGivesUp() {
+        var machine = machine([])
+        #expect(machine.wanted(at: now) == .giveUp)
+        #expect(machine.reconnectNow(at: now) == .giveUp)
+        #expect(machine.state == .idle)
     }
 
-    @Test func oddBackoffsAreHeldInRange() {
-        var generator = SeededGenerator(seed: 5)
-        let backoffs = [
-            Backoff(base: .seconds(-5), factor: -2, cap: .seconds(-1)),
-            Backoff(base: .seconds(Int64.max), cap: .seconds(Int64.max)),
-            Backoff(factor: .infinity), Backoff(factor: .nan), Backoff(base: .zero, factor: .infinity),
-        ]
-        for backoff in backoffs {
-            for round in [0, 1, 50] { #expect(backoff.delay(round: round, using: &generator) >= .zero) }
+    @Test func theLimitOnAttemptsGivesUpAndANewWishStartsOverAfterTheRestOfTheWait() throws {
+        var machine = machine(["a:1"]) { $0.maximumAttempts = 2 }
+        let first = try attempt(machine.wanted(at: now))
+        let until = try wait(machine.attemptFailed(first.id, .refused, at: now))
+        let second = try attempt(machine.timerFired(at: until))
+        #expect(machine.attemptFailed(second.id, .refused, at: until) == .giveUp)
+        #expect(machine.state == .idle)
+        var early = machine
+        #expect(
+            early.wanted(at: until.advanced(by: .milliseconds(400))) == .wait(until: until.advanced(by: .seconds(1)))
+        )
+        let third = try attempt(early.timerFired(at: until.advanced(by: .seconds(1))))
+        #expect(third.number == 1)
+        #expect(try attempt(machine.wanted(at: until.advanced(by: .seconds(1)))).number == 1)
+    }
+
+    /// Callers who ask again as soon as they are told that there is no server: as many attempts as without a limit.
+    @Test func steadyDemandAfterGivingUpIsNoStorm() throws {
+        func attempts(limit: Int?) throws -> Int {
+            var machine = machine(["a:1"]) {
+                $0.reconnect = Backoff()
+                $0.maximumAttempts = limit
+            }
+            var (time, count, action) = (now, 0, ReconnectMachine.Action.giveUp)
+            while time < after(600) {
+                switch action {
+                case .giveUp, .none: action = machine.wanted(at: time)
+                case .wait(let until):
+                    time = until
+                    action = machine.timerFired(at: time)
+                default:
+                    count += 1
+                    action = machine.attemptFailed(try attempt(action).id, .refused, at: time)
+                }
+            }
+            return count
+        }
+        #expect(try attempts(limit: 1) <= 80)
+        #expect(try attempts(limit: nil) <= 80)
+    }
+
+    @Test func aPermanentCauseGivesUpUnlessToldToRetry() throws {
+        var machine = machine(["a:1"])
+        let first = try attempt(machine.wanted(at: now))
+        #expect(machine.attemptFailed(first.id, .greetingRefused, isPermanent: true, at: now) == .giveUp)
+        var stubborn = self.machine(["a:1"]) { $0.retriesPermanentCauses = true }
+        let other = try attempt(stubborn.wanted(at: now))
+        #expect(try wait(stubborn.attemptFailed(other.id, .greetingRefused, isPermanent: true, at: now)) == after(1))
+    }
+
+    /// Wrong credentials and a thousand callers who try again: still at the policy's pace.
+    @Test func afterAPermanentCauseDemandIsPacedToo() throws {
+        var machine = machine(["a:1"]) { $0.reconnect = Backoff(base: .seconds(30)) }
+        var (time, count) = (now, 0)
+        while time < after(600) {
+            switch machine.wanted(at: time) {
+            case .connect(let attempt):
+                count += 1
+                #expect(machine.attemptFailed(attempt.id, .tls, isPermanent: true, at: time) == .giveUp)
+            case .wait(let until):
+                time = until
+                count += 1
+                let attempt = try attempt(machine.timerFired(at: time))
+                #expect(machine.attemptFailed(attempt.id, .tls, isPermanent: true, at: time) == .giveUp)
+            default: time = time.advanced(by: .milliseconds(1))
+            }
+        }
+        #expect(count < 80)
+    }
+
+    @Test func anEndpointRefusedForGoodIsLeftOutWhileAnotherMayWork() throws {
+        var machine = machine()
+        let a = try attempt(machine.wanted(at: now))
+        let b = try attempt(machine.attemptFailed(a.id, .tls, isPermanent: true, at: now))
+        var time = try wait(machine.attemptFailed(b.id, .refused, at: now))
+        for _ in 0..<5 {
+            let attempt = try attempt(machine.timerFired(at: time))
+            #expect(attempt.endpoint == "b:1")
+            time = try wait(machine.attemptFailed(attempt.id, .refused, at: time))
+        }
+        // Not for good all the same: its certificate may have been renewed.
+        #expect(try attempt(machine.timerFired(at: after(100))).endpoint == "a:1")
+    }
+
+    @Test func aPolicyMayGiveUpAndDemandIsPacedByTheDefault() throws {
+        var machine = machine(["a:1"]) { $0.reconnect = .never }
+        let first = try attempt(machine.wanted(at: now))
+        #expect(machine.attemptFailed(first.id, .refused, at: now) == .giveUp)
+        #expect(machine.restUntil > now && machine.restUntil <= now.advanced(by: .milliseconds(200)))
+        _ = machine.linkReady(try attempt(machine.wanted(at: after(1))).id, at: after(1))
+        #expect(machine.linkLost(2, .reset, at: after(2)) == .giveUp)
+    }
+
+    // MARK: A server's hint
+
+    @Test func aHintIsTheLeastWaitWithUpToATenthMore() throws {
+        for seed in 0..<100 as Range<UInt64> {
+            var policy = ReconnectMachine.Policy()
+            policy.reconnect = FixedRetries(count: .max, delay: .seconds(1))
+            var machine = ReconnectMachine(endpoints: ["a:1"], policy: policy, seed: seed)
+            _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+            let until = try wait(machine.linkLost(1, .closedByServer, retryAfter: .seconds(20), at: now))
+            #expect(until >= after(20) && until <= after(22))
+            let again = try attempt(machine.timerFired(at: until))
+            let short = try wait(machine.attemptFailed(again.id, .refused, retryAfter: .milliseconds(1), at: until))
+            #expect(short == until.advanced(by: .seconds(1)))
         }
     }
-}
 
-@Suite struct EndpointTests {
-    @Test(arguments: [
-        ("10.0.0.7:7000", Endpoint.host("10.0.0.7", port: 7000)), ("db.internal:1", .host("db.internal", port: 1)),
-        ("[::1]:65535", .host("::1", port: 65535)), ("unix:/run/a:b.sock", .unix(path: "/run/a:b.sock")),
-    ])
-    func isReadAsItIsWritten(_ text: String, _ endpoint: Endpoint) {
-        #expect((try? Endpoint(parsing: text)) == endpoint)
-        #expect(endpoint.description == text)
+    @Test func aHintKeepsFromThatServerOnly() throws {
+        var machine = machine()
+        let a = try attempt(machine.wanted(at: now))
+        let b = try attempt(machine.attemptFailed(a.id, .greetingRefused, retryAfter: .seconds(60), at: now))
+        var time = try wait(machine.attemptFailed(b.id, .refused, at: now))
+        #expect(time == after(1))
+        while time < after(60) {
+            let attempt = try attempt(machine.timerFired(at: time))
+            #expect(attempt.endpoint == "b:1")
+            time = try wait(machine.attemptFailed(attempt.id, .refused, at: time))
+        }
+        #expect(try attempt(machine.timerFired(at: after(67))).endpoint == "a:1")
     }
 
-    @Test(arguments: [
-        "", "host", "host:", ":80", "host:0", "host:65536", "::1:80", "host:-1", "unix:", "a\0b:1", " a:1",
-    ])
-    func nonsenseIsNone(_ text: String) {
-        let error = #expect(throws: EndpointError.self) { try Endpoint(parsing: text) }
-        #expect(error?.description.contains("is no endpoint") == true)
+    @Test func noHintSendsAClientAwayForGood() throws {
+        for hint in [Duration.seconds(Int64.max), .seconds(1 << 40)] {
+            var machine = machine(["a:1"])
+            _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+            #expect(try wait(machine.leave(1, because: .goAway, retryAfter: hint, at: now)) <= after(3960))
+        }
+        var machine = machine(["a:1"])
+        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        #expect(try wait(machine.linkLost(1, .reset, retryAfter: .seconds(-5), at: now)) == after(1))
+    }
+
+    @Test func reconnectNowSkipsAHintAndLeavesTheBackoffAsItIs() throws {
+        var machine = machine(["a:1"]) { $0.reconnect = Backoff(base: .seconds(1), factor: 2, cap: .seconds(1000)) }
+        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        _ = machine.linkLost(1, .closedByServer, retryAfter: .seconds(60), at: now)
+        let attempt = try attempt(machine.reconnectNow(at: now))
+        #expect(machine.round == 1)
+        #expect(try wait(machine.attemptFailed(attempt.id, .refused, at: now)) >= after(60))
+        #expect(machine.round == 2)
+    }
+
+    // MARK: Elsewhere
+
+    @Test func aSwitchThatFailsGoesBackToTheOthers() throws {
+        var machine = machine(["a:1", "b:1", "c:1"])
+        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        let c = try attempt(machine.switchEndpoint(to: "c:1", at: now))
+        #expect(c.endpoint == "c:1")
+        #expect(machine.linkLost(1, .closedLocally, at: now) == .none)
+        #expect(try attempt(machine.attemptFailed(c.id, .refused, at: now)).endpoint == "a:1")
+    }
+
+    @Test func aSwitchWithoutDemandIsWhereTheNextAttemptGoes() throws {
+        var machine = machine()
+        #expect(machine.switchEndpoint(to: "b:1", at: now) == ReconnectMachine.Action.none)
+        #expect(try attempt(machine.wanted(at: now)).endpoint == "b:1")
+    }
+
+    @Test func theOnlyServerThatGoesAwayIsComeBackToAfterAWait() throws {
+        var machine = machine(["a:1"])
+        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        let action = machine.leave(1, because: .goAway, at: after(20))
+        #expect(action == .retire(session: 1, then: .wait(until: after(21))))
+        #expect(machine.state == .waiting(until: after(21), attempt: 1, cause: .goAway))
+    }
+
+    @Test func anErrorRateDoesNotMoveToWhereItFailedLately() throws {
+        var machine = machine()
+        let a = try attempt(machine.wanted(at: now))
+        let b = try attempt(machine.attemptFailed(a.id, .refused, at: now))
+        _ = machine.linkReady(b.id, at: now)
+        #expect(machine.leave(b.id, because: .errorRate, at: after(1)) == .none)
+        #expect(machine.state == .ready(session: b.id))
+        #expect(try attempt(machine.leave(b.id, because: .errorRate, at: after(100))).endpoint == "a:1")
+        var alone = self.machine(["a:1"])
+        _ = alone.linkReady(try attempt(alone.wanted(at: now)).id, at: now)
+        #expect(alone.leave(1, because: .errorRate, at: now) == .none)
+    }
+
+    @Test func thePreferredEndpointIsReturnedToWhenToldTo() throws {
+        var machine = machine { $0.returnsToPreferredAfter = .seconds(60) }
+        let a = try attempt(machine.wanted(at: now))
+        #expect(machine.deadline == nil)
+        let b = try attempt(machine.attemptFailed(a.id, .refused, at: now))
+        _ = machine.linkReady(b.id, at: now)
+        #expect(machine.deadline == after(60))
+        #expect(machine.timerFired(at: after(59)) == .wait(until: after(60)))
+        // Its failure is not forgotten yet: a working link is not given up for it.
+        #expect(machine.timerFired(at: after(60)) == .wait(until: after(120)))
+        #expect(machine.deadline == after(120))
+        let action = machine.timerFired(at: after(120))
+        #expect(try attempt(action).endpoint == "a:1")
+        #expect(action == .retire(session: b.id, then: .connect(try attempt(action))))
+        _ = machine.linkReady(try attempt(action).id, at: after(121))
+        #expect(machine.deadline == nil)
+    }
+
+    // MARK: Suspension and replacement
+
+    @Test func aSuspendedMachineRemembersThatALinkIsWanted() throws {
+        var machine = machine()
+        _ = machine.suspend(at: now)
+        var unwanted = machine
+        #expect(unwanted.resume(at: now) == .none)
+        #expect(unwanted.state == .idle)
+        #expect(machine.wanted(at: now) == .none)
+        #expect(try attempt(machine.resume(at: now)).endpoint == "a:1")
+        _ = machine.suspend(at: now)
+        #expect(machine.linkReady(1, at: now) == nil)
+        #expect(try attempt(machine.resume(at: now)).id == 2)
+    }
+
+    @Test func aResumedMachineStillObeysAHint() throws {
+        var machine = machine(["a:1"])
+        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        _ = machine.linkLost(1, .goAway, retryAfter: .seconds(60), at: now)
+        #expect(machine.suspend(at: now) == .rest)
+        #expect(try wait(machine.resume(at: now)) >= after(60))
+    }
+
+    @Test func aLinkOutlivesAnEmptyListButNotTheNextList() throws {
+        var machine = machine()
+        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        #expect(machine.replaceEndpoints([], at: now) == .none)
+        var lost = machine
+        #expect(lost.linkLost(1, .reset, at: now) == .giveUp)
+        #expect(lost.wanted(at: after(60)) == .giveUp)
+        #expect(try attempt(machine.replaceEndpoints(["c:1"], at: now)).endpoint == "c:1")
+    }
+
+    // MARK: At random
+
+    /// Whatever happens in whatever order: attempts and sessions have numbers that grow, there is one at a time, and
+    /// only a closed machine, or one that nobody wants anything from, is without a next step.
+    @Test(arguments: 0..<200 as Range<UInt64>)
+    func anythingMayHappen(_ seed: UInt64) throws {
+        var random = SeededGenerator(seed: seed)
+        let all: [Endpoint] = ["a:1", "b:1", "c:1"]
+        var machine = machine(all) {
+            $0.reconnect = Backoff()
+            $0.maximumAttempts = seed % 3 == 0 ? 4 : nil
+            $0.returnsToPreferredAfter = seed % 2 == 0 ? .seconds(5) : nil
+            $0.order = seed % 5 == 0 ? .shuffled : .ordered
+        }
+        var (time, last) = (now, UInt64(0))
+        for _ in 0..<500 {
+            time = time.advanced(by: .milliseconds(Int.random(in: 0...2000, using: &random)))
+            let id = machine.lastID - min(machine.lastID, UInt64(Int.random(in: 0...5, using: &random) / 5))
+            let hint: Duration? = Bool.random(using: &random) ? .seconds(3) : nil
+            var action: ReconnectMachine.Action? = ReconnectMachine.Action.none
+            switch Int.random(in: 0..<12, using: &random) {
+            case 0: action = machine.wanted(at: time)
+            case 1: _ = machine.linkReady(id, at: time)
+            case 2, 3: action = machine.attemptFailed(id, .refused, isPermanent: hint != nil, at: time)
+            case 4: action = machine.linkLost(id, .reset, retryAfter: hint, at: time)
+            case 5, 6: action = machine.timerFired(at: time)
+            case 7: action = machine.reconnectNow(at: time)
+            case 8: action = machine.suspend(at: time)
+            case 9: action = machine.resume(at: time)
+            case 10: action = machine.switchEndpoint(to: all[Int.random(in: 0...2, using: &random)], at: time)
+            default:
+                action = machine.leave(id, because: hint == nil ? .goAway : .errorRate, retryAfter: hint, at: time)
+            }
+            if case .retire(let session, let next)? = action {
+                #expect(session == last)
+                action = next
+            }
+            switch (action, machine.state) {
+            case (.connect(let asked)?, .connecting(let attempt)):
+                #expect(asked == attempt)
+                #expect(attempt.id == last + 1)
+                last = attempt.id
+            case (.wait(let until)?, .waiting(let end, _, _)): #expect(until == end && machine.deadline == end)
+            case (.wait(let until)?, .ready): #expect(until == machine.deadline)
+            case (.giveUp?, .idle), (.rest?, .suspended), (.close?, .suspended): break
+            case (ReconnectMachine.Action.none?, _), (nil, _): break
+            default: Issue.record("\(String(describing: action)) in \(machine.state)")
+            }
+            #expect(machine.lastID == last)
+        }
     }
 }

@@ -132,7 +132,7 @@ struct LoopbackConnectingTests {
                     try await server.wait(within: patience) { $0.totalConnections >= round && $0.connectionCount == 1 }
                     try await expectEcho("back", by: client)
                 }
-                #expect(await client.statistics.links == 5)
+                #expect(await client.statistics.connection.links == 5)
             }
         }
     }

@@ -122,7 +122,7 @@ extension HeavyTests {
                 #expect(codes.isSubset(of: [.cancelled, .timedOut, .connectionLost]), "\(ends)")
                 var statistics = await client.statistics
                 #expect(statistics.pending == 0)
-                #expect(statistics.links > 1)
+                #expect(statistics.connection.links > 1)
                 // Answered late or not, every serial comes back in the end.
                 while statistics.heldSerials > 0 {
                     await Task.yield()

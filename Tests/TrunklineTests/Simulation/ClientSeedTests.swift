@@ -238,7 +238,7 @@ private struct Life {
         var report = Report(fingerprint: network.fingerprint)
         judge(outcomes, received, &report)
         report.tally["late"] = facts.lateResponses
-        report.tally["reconnected"] = max(0, facts.links - 1)
+        report.tally["reconnected"] = max(0, facts.connection.links - 1)
         return report
     }
 

@@ -93,7 +93,7 @@ struct EndingTests {
             let connection = Connection(to: "db:7000", speaking: .standard, on: network.loops)
             for _ in 0..<10 { _ = connection.states }
             try await network.clock.sleep(for: .seconds(1))
-            #expect(await connection.stateStreams.isEmpty)
+            #expect(await connection.stateReaders.streams.isEmpty)
             await connection.closeNow()
         }
     }

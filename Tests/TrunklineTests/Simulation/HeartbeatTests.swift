@@ -17,7 +17,7 @@ struct HeartbeatTests {
             try await expectEcho("a", by: client)
             service.network.halfOpen("db")
             try await service.pass(bound)
-            #expect(await client.statistics.silentLinks == 1)
+            #expect(await client.statistics.connection.disconnects[.halfOpen, default: 0] == 1)
             try await expectEcho("b", by: client)
             #expect(await service.server.totalConnections == 2)
         }
@@ -48,7 +48,7 @@ struct HeartbeatTests {
             try await expectEcho("a", by: client)
             service.network.halfOpen("db")
             let began = service.now
-            while await client.statistics.links == 1, service.now - began < .seconds(60) {
+            while await client.statistics.connection.links == 1, service.now - began < .seconds(60) {
                 _ = try? await client.send(ask("b"), timeout: .seconds(2))
             }
             #expect(service.now - began < .seconds(18))
@@ -90,9 +90,9 @@ struct HeartbeatTests {
             try await service.pass(.seconds(3600))
             let pings = await service.server.journal.pingCount
             #expect((118...120).contains(pings))
-            let statistics = await client.statistics
+            let statistics = await client.statistics.connection
             #expect(statistics.pings == pings)
-            #expect(statistics.silentLinks == 0 && statistics.links == 1)
+            #expect(statistics.disconnects[.halfOpen, default: 0] == 0 && statistics.links == 1)
         }
     }
 
@@ -122,7 +122,7 @@ struct HeartbeatTests {
             try await client.connect()
             try await service.pass(.seconds(3600))
             #expect(await service.server.journal.bytesReceived == 0)
-            #expect(await client.statistics.links == 1)
+            #expect(await client.statistics.connection.links == 1)
         }
     }
 
@@ -136,7 +136,7 @@ struct HeartbeatTests {
                 try await service.server.push(Frame(.push, type: 2))
             }
             #expect(await service.server.totalConnections == 1)
-            #expect(await client.statistics.pings >= 100)
+            #expect(await client.statistics.connection.pings >= 100)
         }
     }
 
@@ -189,7 +189,7 @@ struct HeartbeatTests {
             try await service.pass(.milliseconds(30_000))  // about when the ping goes out
             service.network.stall(for: .seconds(3600))
             try await service.pass(.seconds(60))
-            #expect(await client.statistics.silentLinks == 0)
+            #expect(await client.statistics.connection.disconnects[.halfOpen, default: 0] == 0)
             #expect(await service.server.totalConnections == 1)
         }
     }
@@ -200,13 +200,13 @@ struct HeartbeatTests {
             try await expectEcho("a", by: client)
             service.network.halfOpen("db")
             try await service.pass(.seconds(31))
-            #expect(await client.statistics.pings == 1)
+            #expect(await client.statistics.connection.pings == 1)
             service.network.stall(for: .seconds(3600))
             try await service.pass(.milliseconds(9_900))
-            #expect(await client.statistics.pings == 2)
-            #expect(await client.statistics.silentLinks == 0)
+            #expect(await client.statistics.connection.pings == 2)
+            #expect(await client.statistics.connection.disconnects[.halfOpen, default: 0] == 0)
             try await service.pass(.milliseconds(200))
-            #expect(await client.statistics.silentLinks == 1)
+            #expect(await client.statistics.connection.disconnects[.halfOpen, default: 0] == 1)
         }
     }
 
@@ -225,7 +225,7 @@ struct HeartbeatTests {
             // Read again, it is judged again.
             service.network.halfOpen("db")
             try await service.pass(bound)
-            #expect(await client.statistics.silentLinks == 1)
+            #expect(await client.statistics.connection.disconnects[.halfOpen, default: 0] == 1)
         }
     }
 

@@ -1,0 +1,61 @@
+import TrunklineIO
+
+/// The readers of one sequence of events, each with a stream of its own. Confined to its actor.
+struct Broadcast<Element: Sendable> {
+    private(set) var streams: [UInt64: AsyncStream<Element>.Continuation] = [:]
+
+    mutating func add(_ stream: AsyncStream<Element>.Continuation, id: UInt64) { streams[id] = stream }
+
+    mutating func remove(_ id: UInt64) { streams[id] = nil }
+
+    /// Tells all readers, in the order in which they came: that of a dictionary differs from process to process, and a
+    /// simulation is to repeat itself.
+    mutating func yield(_ element: Element) {
+        for (id, stream) in streams.sorted(by: { $0.key < $1.key }) {
+            // A reader that had gone before it was added was never told of.
+            if case .terminated = stream.yield(element) { streams[id] = nil }
+        }
+    }
+
+    /// Ends every stream.
+    mutating func finish() {
+        for (_, stream) in streams.sorted(by: { $0.key < $1.key }) { stream.finish() }
+        streams = [:]
+    }
+}
+
+extension Connection {
+    /// A new stream of one of the connection's sequences of events, the one that `access` reaches, until it is closed.
+    nonisolated func stream<Element: Sendable>(
+        startingWith first: @escaping @Sendable (isolated Connection) -> Element?,
+        _ access: @escaping @Sendable (isolated Connection, (inout Broadcast<Element>) -> Void) -> Void
+    ) -> AsyncStream<Element> {
+        let (stream, continuation) = AsyncStream.makeStream(of: Element.self, bufferingPolicy: .bufferingNewest(64))
+        loop.schedule(
+            Completion { [weak self] in
+                guard let self else { return continuation.finish() }
+                self.assumeIsolated { $0.add(continuation, startingWith: first($0), access) }
+            }
+        )
+        return stream
+    }
+
+    private func add<Element: Sendable>(
+        _ stream: AsyncStream<Element>.Continuation,
+        startingWith first: Element?,
+        _ access: @escaping @Sendable (isolated Connection, (inout Broadcast<Element>) -> Void) -> Void
+    ) {
+        // Its reader may have gone already, which nobody would tell of any more.
+        if let first, case .terminated = stream.yield(first) { return }
+        guard machine.state != .closed else { return stream.finish() }
+        lastTicket += 1
+        let id = lastTicket
+        access(self) { $0.add(stream, id: id) }
+        stream.onTermination = { [weak self] _ in
+            guard let self else { return }
+            self.loop.schedule(
+                Completion { [weak self] in self?.assumeIsolated { access($0) { $0.remove(id) } } }
+            )
+        }
+    }
+}

@@ -1,0 +1,199 @@
+import TrunklineCore
+import TrunklineIO
+
+/// The greeting: from a link that is established to one that is ready.
+extension Connection {
+    /// Begins the user's greeting on the new link. Returns false when there is nothing to do: the link is ready.
+    func beginGreeting(_ endpoint: Endpoint, _ session: UInt64) -> Bool {
+        let subscriptions = subscriptions.sorted { $0.key < $1.key }.map(\.value)
+        guard options.greeting.perform != nil || !subscriptions.isEmpty else { return false }
+        let deadline = min(attemptDeadline, loop.now.advanced(by: options.greeting.timeout))
+        greeting = Greeting(session: session, deadline: deadline, matching: codec.matching)
+        arm(at: deadline)
+        updateReading()
+        let greeter = Greeter(endpoint: endpoint, session: session, connection: self)
+        // Not structured: it begins on the loop, where nobody can await it, and it ends with the link: `endGreeting`
+        // cancels it. What it reports too late carries an old session number.
+        greeting?.task = Task(executorPreference: loop.callbackExecutor) { [options] in
+            var failure: (any Error)?
+            do {
+                try await options.greeting.perform?(greeter)
+                if !subscriptions.isEmpty { try await options.greeting.restore(greeter, subscriptions) }
+            } catch {
+                failure = error
+            }
+            await greeter.connection.greetingEnded(session, failure)
+        }
+        return true
+    }
+
+    private func greetingEnded(_ session: UInt64, _ failure: (any Error)?) {
+        guard greeting?.session == session else { return }
+        if let failure { return greetingFailed(session, failure) }
+        // Requests that it did not wait for could be answered later, when the answer would be another's.
+        guard greeting?.requests.isEmpty == true else {
+            return greetingFailed(session, GreetingRefusal("it left a request unanswered", isPermanent: false))
+        }
+        let early = endGreeting(ClientError(.closed, .notSent, "the greeting is over"))
+        becomeReady()
+        // Those came before anything that is read from now on.
+        guard link?.session == session else { return }
+        deliver(early)
+    }
+
+    /// The greeting has failed, and with it the attempt.
+    func greetingFailed(_ session: UInt64, _ cause: any Error) {
+        guard greeting?.session == session else { return }
+        attemptFailed(session, cause)
+    }
+
+    /// Ends the conversation, telling everyone in it of `error`. Returns the frames that nobody asked for.
+    @discardableResult
+    func endGreeting(_ error: ClientError) -> [Frame] {
+        guard var ended = exchange(&greeting, with: nil) else { return [] }
+        ended.task?.cancel()
+        for (waiter, hasStarted) in ended.removeWaiters() {
+            waiter.resume(returning: .failure(hasStarted ? error.withFate(.unknown) : error))
+        }
+        return (0..<ended.inbox.count).map { ended.inbox[$0] }
+    }
+
+    /// The greeting's deadline has come, or that of one of its requests.
+    func greetingTimedOut(_ session: UInt64) {
+        var message = "the greeting did not end within \(options.greeting.timeout)"
+        while let ticket = greeting?.requests.nextExpired(at: loop.now) {
+            message = "a request of the greeting had no answer in time"
+            let hasStarted = greeting.map { $0.outbound.hasStarted($0.requests[ticket]?.position ?? 0) } ?? false
+            let error = ClientError(.timedOut, hasStarted ? .unknown : .notSent, "out of time while greeting")
+            greeting?.requests.take(ticket)?.resume(returning: .failure(error))
+        }
+        greetingFailed(session, TransportError(.timedOut, message))
+    }
+
+    // MARK: What the greeter asks for
+
+    func greet(_ frame: Frame, _ session: UInt64, timeout: Duration?, expectsResponse: Bool) async -> Outcome {
+        lastTicket += 1
+        let ticket = lastTicket
+        return await withTaskCancellationHandler {
+            await withSuspension { suspension in
+                guard greeting?.session == session else { return suspension.resume(returning: .greetingIsOver) }
+                guard !Task.isCancelled else { return suspension.resume(returning: .failure(.cancelledUnsent)) }
+                if let timeout, timeout <= .zero {
+                    return suspension.resume(returning: .failure(.expiredUnsent(timeout)))
+                }
+                add(frame, ticket, suspension, timeout: timeout, expectsResponse: expectsResponse)
+            }
+        } onCancel: {
+            giveUpGreeting(session)
+        }
+    }
+
+    func nextInGreeting(_ session: UInt64) async -> Outcome {
+        lastTicket += 1
+        let id = lastTicket
+        return await withTaskCancellationHandler {
+            await withSuspension { suspension in
+                guard greeting?.session == session else { return suspension.resume(returning: .greetingIsOver) }
+                guard !Task.isCancelled else { return suspension.resume(returning: .failure(.cancelledUnsent)) }
+                if let frame = greeting?.inbox.popFirst() {
+                    suspension.resume(returning: .success(frame))
+                    updateReading()
+                } else {
+                    greeting?.readers[id] = suspension
+                }
+            }
+        } onCancel: {
+            giveUpGreeting(session)
+        }
+    }
+
+    private nonisolated func giveUpGreeting(_ session: UInt64) {
+        loop.schedule(
+            Completion { [weak self] in
+                self?.assumeIsolated {
+                    $0.greetingFailed(session, ClientError(.cancelled, .unknown, "cancelled while greeting"))
+                }
+            }
+        )
+    }
+
+    private func add(
+        _ frame: Frame,
+        _ ticket: Ticket,
+        _ suspension: Suspension<Outcome>,
+        timeout: Duration?,
+        expectsResponse: Bool
+    ) {
+        guard var current = exchange(&greeting, with: nil) else { return }
+        let serial = current.requests.registerAdmitted(
+            ticket,
+            waiter: suspension,
+            type: frame.type,
+            expectsResponse: expectsResponse,
+            deadline: timeout.map { loop.now.advanced(by: $0) },
+            at: current.outbound.nextPosition
+        )
+        if let serial {
+            var frame = frame
+            frame.serial = serial
+            current.outbound.append(OutboundQueue.Item(frame, ticket: ticket, reportsWritten: !expectsResponse))
+        }
+        arm(at: current.nextDeadline)
+        greeting = current
+        if serial == nil {
+            suspension.resume(returning: .failure(ClientError(.overloaded, .notSent, "every serial number is in use")))
+        }
+        flushGreeting()
+    }
+
+    // MARK: Traffic
+
+    func flushGreeting() {
+        guard var queue = greeting?.outbound, let session = link?.session else { return }
+        greeting?.outbound = OutboundQueue()
+        guard let result = self.link?.write(from: &queue) else { return }
+        greeting?.outbound = queue
+        for (item, error) in result.refused {
+            let error = ClientError(.invalidRequest, .notSent, "the frame cannot be encoded", cause: error)
+            greeting?.requests.take(item.ticket)?.resume(returning: .failure(error))
+        }
+        for ticket in result.wrote { greeting?.requests.take(ticket)?.resume(returning: .success(Frame(.response))) }
+        if let failure = result.failure { greetingFailed(session, failure) }
+    }
+
+    /// What the server says before the link is ready.
+    func takeInGreeting(_ frames: [Frame]) {
+        for frame in frames {
+            switch frame.kind {
+            case .response: answerInGreeting(frame)
+            case .ping:
+                if heartbeatReceived(frame) == .question, let pong = codec.pong(answering: frame) {
+                    greeting?.outbound.append(OutboundQueue.Item(pong, ticket: 0))
+                    flushGreeting()
+                }
+            case .pong: break
+            case .push, .part, .goAway, .request, .cancel:
+                if let id = greeting?.readers.keys.min(), let reader = greeting?.readers.removeValue(forKey: id) {
+                    reader.resume(returning: .success(frame))
+                } else {
+                    greeting?.inbox.append(frame)
+                }
+            }
+        }
+        updateReading()
+    }
+
+    private func answerInGreeting(_ frame: Frame) {
+        guard let unstarted = greeting?.outbound.level.unstarted else { return }
+        if case .resume(_, let waiter)? = greeting?.requests.answer(frame.serial, unstarted: unstarted) {
+            waiter.resume(returning: frame.isRejection ? .failure(.rejection(frame)) : .success(frame))
+        }
+    }
+}
+
+extension Outcome {
+    fileprivate static var greetingIsOver: Outcome {
+        .failure(ClientError(.closed, .notSent, "the greeting is over"))
+    }
+}

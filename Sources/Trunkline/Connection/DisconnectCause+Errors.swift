@@ -1,0 +1,46 @@
+import TrunklineCore
+
+extension DisconnectCause {
+    /// The cause that `error` of an attempt, or of a link, stands for.
+    init(_ error: any Error) {
+        self =
+            switch error {
+            case let error as TransportError: DisconnectCause(error.code)
+            case is FrameError: .protocolViolation
+            case is LocalClosure: .closedLocally
+            // What the user's greeting threw, from here on.
+            case let error as ClientError: DisconnectCause(error)
+            default: .greetingRefused
+            }
+    }
+
+    private init(_ error: ClientError) {
+        self =
+            switch error.code {
+            case .timedOut: .timedOut
+            case .tlsFailed: .tls
+            case .protocolViolation: .protocolViolation
+            case .connectionLost: error.cause.map { DisconnectCause($0) } ?? .reset
+            default: .greetingRefused
+            }
+    }
+
+    private init(_ code: TransportError.Code) {
+        self =
+            switch code {
+            case .nameResolutionFailed: .nameResolution
+            case .refused: .refused
+            case .unreachable: .unreachable
+            case .timedOut: .timedOut
+            case .reset: .reset
+            case .closedByPeer: .closedByServer
+            case .halfOpen: .halfOpen
+            case .invalidAddress, .system: .system
+            }
+    }
+}
+
+/// A link that we ended ourselves, to suspend or to go elsewhere. The `cause` of what was lost with it.
+struct LocalClosure: Error, CustomStringConvertible {
+    var description: String { "the link was closed on this side" }
+}

@@ -1,0 +1,79 @@
+public import TrunklineCore
+
+/// How one attempt to connect, or one link, came to its end. From `Client.disconnects` and `Connection.disconnects`.
+public struct DisconnectReport: Sendable, CustomStringConvertible {
+    /// How far it had come.
+    public enum Phase: String, Sendable, Hashable {
+        /// The name was being resolved.
+        case resolving
+        /// A socket was being connected.
+        case connecting
+        /// The user's greeting was under way.
+        case greeting
+        /// The link carried requests.
+        case ready
+        /// The link took no new requests and saw the last ones off.
+        case draining
+    }
+
+    /// Who ended it.
+    public enum Party: String, Sendable, Hashable {
+        /// We did: `close`, `suspend`, a switch to another endpoint, a heartbeat without an answer, a broken protocol.
+        case client
+        /// The server did: it closed in good order, said that it goes, or refused us.
+        case server
+        /// Neither said so: a reset, an address that cannot be reached, silence.
+        case network
+    }
+
+    /// The server.
+    public let endpoint: Endpoint
+    /// How far it had come.
+    public let phase: Phase
+    /// Who ended it.
+    public let endedBy: Party
+    /// Why.
+    public let cause: DisconnectCause
+    /// The error underneath, if there was one: a `TransportError` (with its `errno`), a `FrameError`, a
+    /// `GreetingRefusal`, or what your greeting threw.
+    public let error: (any Error)?
+    /// The session number of the link, or the number that it would have had.
+    public let session: UInt64
+    /// Which attempt it was since the last stable link, counted from 1.
+    public let attempt: Int
+    /// How long the link was ready; zero when it never was.
+    public let lifetime: Duration
+    /// Requests that were lost with the link: those of which a byte was written and no response had come.
+    public let requestsLost: Int
+    /// Encoded bytes that were waiting for the socket.
+    public let bytesUnsent: Int
+    /// What `options.diagnosis.probe` found out; `nil` when there is none, it did not run, or took too long.
+    public internal(set) var isNetworkUp: Bool?
+
+    /// The system's error number; 0 where there is none.
+    public var errno: Int32 { (error as? TransportError)?.errno ?? 0 }
+
+    /// The report in one line.
+    public var description: String {
+        var text = "\(endpoint): \(cause.rawValue) while \(phase.rawValue), by the \(endedBy.rawValue)"
+        text += " (session \(session), attempt \(attempt)"
+        if lifetime > .zero { text += ", ready for \(lifetime)" }
+        if requestsLost > 0 { text += ", \(requestsLost) requests lost" }
+        if let isNetworkUp { text += isNetworkUp ? ", the network is up" : ", the network is down" }
+        return text + ")" + (error.map { ": \($0)" } ?? "")
+    }
+}
+
+extension DisconnectCause {
+    /// Who ends a link in this way.
+    var party: DisconnectReport.Party {
+        switch self {
+        case .closedByServer, .goAway, .refused, .greetingRefused: .server
+        case .protocolViolation, .closedLocally, .halfOpen, .tls: .client
+        case .nameResolution, .unreachable, .timedOut, .reset, .system: .network
+        }
+    }
+
+    /// Whether something other than an orderly end by either side is behind it.
+    var isAbnormal: Bool { self != .closedByServer && self != .goAway && self != .closedLocally }
+}

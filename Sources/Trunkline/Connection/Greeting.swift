@@ -1,0 +1,40 @@
+import TrunklineCore
+
+/// The conversation on a link before it is ready. Its requests have a table and a queue of their own, so that they
+/// overtake what waits; it ends with every one of them answered, or with the link.
+struct Greeting {
+    /// The number of the attempt, and of the session when it succeeds.
+    let session: UInt64
+    let deadline: Instant
+    var requests: RequestTable<Suspension<Outcome>>
+    var outbound = OutboundQueue()
+    /// Frames that are no responses and that nobody has asked for yet.
+    var inbox = Deque<Frame>()
+    /// Who asks for such a frame.
+    var readers: [UInt64: Suspension<Outcome>] = [:]
+    /// The user's closures.
+    var task: Task<Void, Never>?
+
+    /// Reading pauses at so many frames that nobody has asked for.
+    static let maximumInbox = 4096
+
+    init(session: UInt64, deadline: Instant, matching: ResponseMatching) {
+        self.session = session
+        self.deadline = deadline
+        // Far from those that the client hands out: a second answer to one of these must not meet a later request.
+        var first: SerialNumber?
+        if case .serial(let range) = matching { first = range.upperBound - (range.upperBound - range.lowerBound) / 4 }
+        requests = RequestTable(matching: matching, quarantine: .zero, firstSerial: first)
+    }
+
+    /// When to look after it again.
+    var nextDeadline: Instant { min(deadline, requests.nextDeadline ?? deadline) }
+
+    /// Takes everyone out who waits.
+    mutating func removeWaiters() -> [(waiter: Suspension<Outcome>, hasStarted: Bool)] {
+        let asking = readers.sorted { $0.key < $1.key }.map { (waiter: $0.value, hasStarted: false) }
+        readers = [:]
+        let outbound = outbound
+        return requests.removeAll().map { ($0.entry.waiter, outbound.hasStarted($0.entry.position)) } + asking
+    }
+}

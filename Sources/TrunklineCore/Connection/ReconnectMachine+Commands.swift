@@ -1,0 +1,118 @@
+/// What somebody says who knows better.
+extension ReconnectMachine {
+    /// Connects without waiting any longer, be it for a server's hint. The waits to come are as long as they would have
+    /// been.
+    package mutating func reconnectNow(at now: Instant) -> Action {
+        switch state {
+        case .idle where ring.isEmpty: .giveUp
+        case .idle, .waiting: connect(at: now)
+        case .connecting, .ready, .suspended, .closed: .none
+        }
+    }
+
+    /// Ends the link or the attempt; no other follows until `resume`.
+    package mutating func suspend(at now: Instant) -> Action {
+        switch state {
+        case .suspended, .closed: return .none
+        case .idle:
+            isWanted = false
+            state = .suspended
+            return .none
+        case .connecting, .waiting:
+            isWanted = true
+            state = .suspended
+            return .rest
+        case .ready(let session):
+            _ = endReady(at: now)
+            lastCause = .closedLocally
+            isWanted = true
+            state = .suspended
+            return .close(session: session)
+        }
+    }
+
+    /// Ends the suspension, and connects if there was or is demand: at once, unless every server asked for more time.
+    package mutating func resume(at now: Instant) -> Action {
+        guard state == .suspended else { return .none }
+        state = .idle
+        ring.beginRound()
+        return isWanted ? start(at: now) : .none
+    }
+
+    /// Goes to `endpoint`, from wherever it is: a link to another is retired, an attempt or a wait ends. Without demand,
+    /// and while suspended, it is where the next attempt goes. `nil` when there is no such endpoint.
+    package mutating func switchEndpoint(to endpoint: Endpoint, at now: Instant) -> Action? {
+        guard ring.contains(endpoint) else { return nil }
+        switch state {
+        case .closed: return Action.none
+        case .connecting(let attempt) where attempt.endpoint == endpoint: return Action.none
+        case .ready(let session):
+            return linkEndpoint == endpoint ? Action.none : go(from: session, to: endpoint, at: now)
+        case .idle, .suspended:
+            _ = ring.select(endpoint)
+            return Action.none
+        case .connecting, .waiting:
+            ring.beginRound()
+            _ = ring.select(endpoint)
+            return connect(at: now)
+        }
+    }
+
+    /// Leaves the endpoint of the link of `session` for another, if there is one.
+    ///
+    /// An error rate moves on only to an endpoint that has not failed lately. A server that is about to go is left in
+    /// any case; where it is the only one, after the policy's wait.
+    ///
+    /// - Parameter retryAfter: The server's hint: it is not tried again earlier than this.
+    package mutating func leave(
+        _ session: UInt64,
+        because departure: Departure,
+        retryAfter: Duration? = nil,
+        at now: Instant
+    ) -> Action {
+        guard state == .ready(session: session), let endpoint = linkEndpoint else { return .none }
+        if departure == .errorRate, !ring.hasHealthyAlternative(to: endpoint, at: now) { return .none }
+        _ = endReady(at: now)
+        lastCause = departure == .goAway ? .goAway : .closedLocally
+        ring.leave(endpoint, at: now)
+        hold(endpoint, for: retryAfter, at: now)
+        return .retire(session: session, then: ring.hasTurnLeft(at: now) ? connect(at: now) : askPolicy(at: now))
+    }
+
+    /// Has these endpoints from now on.
+    ///
+    /// A link or an attempt to one that is gone is given up for another. With an empty list a link stays until it is
+    /// lost; otherwise it gives up. A wait goes on: those who are told of new servers are told at the same time.
+    package mutating func replaceEndpoints(_ endpoints: [Endpoint], at now: Instant) -> Action {
+        guard state != .closed else { return .none }
+        ring.replace(with: endpoints)
+        switch state {
+        case .idle, .suspended, .closed: return .none
+        case .connecting(let attempt):
+            if ring.contains(attempt.endpoint) { return .none }
+            return connect(at: now)
+        case .waiting:
+            return ring.isEmpty ? connect(at: now) : .none
+        case .ready(let session):
+            guard !ring.isEmpty, let linkEndpoint, !ring.contains(linkEndpoint) else { return .none }
+            _ = endReady(at: now)
+            lastCause = .closedLocally
+            return .retire(session: session, then: connect(at: now))
+        }
+    }
+
+    /// No link is wanted ever again.
+    package mutating func close() {
+        state = .closed
+        readySince = nil
+        returnAt = nil
+    }
+
+    /// From a link that works to another endpoint.
+    mutating func go(from session: UInt64, to endpoint: Endpoint, at now: Instant) -> Action {
+        _ = endReady(at: now)
+        lastCause = .closedLocally
+        _ = ring.select(endpoint)
+        return .retire(session: session, then: connect(at: now))
+    }
+}

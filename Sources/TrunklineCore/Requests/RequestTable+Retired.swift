@@ -1,0 +1,47 @@
+/// Requests on links that take no new ones any more: they finish there, or meet their deadline.
+extension RequestTable {
+    /// The link takes no new requests: those before `unstarted` have started on it, or on one that was left earlier.
+    ///
+    /// The others keep their serials and their places for the next link. Returns how many are left behind in all.
+    package mutating func retire(before unstarted: OutboundPosition) -> Int {
+        retiredOrders.append((unstarted, order.splitOff(before: unstarted)))
+        retiredEnd = unstarted
+        retiredCount = entries.sorted.count { $0.value.position != 0 && $0.value.position < unstarted }
+        return retiredCount
+    }
+
+    /// A response has come on the link whose requests end before `end`.
+    package mutating func answer(_ serial: SerialNumber, onLinkBefore end: OutboundPosition) -> Answer {
+        guard serials == nil else { return answer(serial, unstarted: end) }
+        guard let index = retiredOrders.firstIndex(where: { $0.end == end }),
+            let ticket = retiredOrders[index].order.popFirst(before: end)
+        else { return .unknown }
+        return answered(ticket)
+    }
+
+    /// A link that took no new requests is gone: hands out, in the order of their tickets, those that had started on it.
+    package mutating func retiredLinkLost(
+        _ positions: Range<OutboundPosition>
+    ) -> [(ticket: Ticket, waiter: Waiter)] {
+        var lost: [(ticket: Ticket, waiter: Waiter)] = []
+        for (ticket, entry) in entries.sorted where positions.contains(entry.position) {
+            entries.remove(ticket)
+            noteLeft(entry)
+            if entry.expectsResponse { serials?.release(entry.serial) }
+            lost.append((ticket, entry.waiter))
+        }
+        retiredOrders.removeAll { $0.end == positions.upperBound }
+        return lost
+    }
+
+    /// Every link that took no new requests is closed.
+    package mutating func forgetRetired() {
+        retiredOrders = []
+        (retiredEnd, retiredCount) = (0, 0)
+    }
+
+    @inlinable
+    mutating func noteLeft(_ entry: Entry) {
+        if entry.position < retiredEnd, entry.position != 0 { retiredCount -= 1 }
+    }
+}

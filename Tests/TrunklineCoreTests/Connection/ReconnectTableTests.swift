@@ -1,0 +1,306 @@
+import Testing
+
+@testable import TrunklineCore
+
+/// Every input in every state, as a table.
+@Suite struct ReconnectTableTests {
+    static let now = Instant(nanoseconds: 1_000)
+    static let states = ["idle", "connecting", "ready", "waiting", "suspended", "closed"]
+
+    /// One second between rounds; a first, then b.
+    static func machine(in state: String) -> ReconnectMachine {
+        var policy = ReconnectMachine.Policy()
+        policy.reconnect = FixedRetries(count: .max, delay: .seconds(1))
+        var machine = ReconnectMachine(endpoints: ["a:1", "b:1"], policy: policy, seed: 1)
+        if state == "idle" { return machine }
+        if state == "closed" { machine.close() }
+        _ = machine.wanted(at: now)
+        if state == "waiting" {
+            _ = machine.attemptFailed(1, .refused, at: now)
+            _ = machine.attemptFailed(2, .refused, at: now)
+        } else if state != "connecting" {
+            _ = machine.linkReady(1, at: now)
+        }
+        if state == "suspended" { _ = machine.suspend(at: now) }
+        return machine
+    }
+
+    /// An input, and what it leads to in each of the states: the action, then the state if it is another.
+    struct Row: CustomTestStringConvertible, Sendable {
+        let testDescription: String
+        let input: @Sendable (inout ReconnectMachine) -> ReconnectMachine.Action?
+        let expected: [String]
+
+        init(
+            _ name: String,
+            _ input: @escaping @Sendable (inout ReconnectMachine) -> ReconnectMachine.Action?,
+            _ expected: String...
+        ) {
+            testDescription = name
+            self.input = input
+            self.expected = expected
+        }
+    }
+
+    static let rows = [
+        Row(
+            "wanted",
+            { $0.wanted(at: now) },
+            "connect 1 a → connecting",
+            "–",
+            "–",
+            "–",
+            "–",
+            "–"
+        ),
+        Row(
+            "linkReady",
+            { $0.linkReady($0.lastID, at: now) == nil ? nil : ReconnectMachine.Action.none },
+            "refused",
+            "– → ready",
+            "refused",
+            "refused",
+            "refused",
+            "refused"
+        ),
+        Row(
+            "attemptFailed",
+            { $0.attemptFailed($0.lastID, .refused, at: now) },
+            "–",
+            "connect 2 b",
+            "–",
+            "–",
+            "–",
+            "–"
+        ),
+        Row(
+            "attemptFailed for good",
+            { $0.attemptFailed($0.lastID, .tls, isPermanent: true, at: now) },
+            "–",
+            "connect 2 b",
+            "–",
+            "–",
+            "–",
+            "–"
+        ),
+        Row(
+            "attemptFailed of old",
+            { $0.attemptFailed(99, .refused, at: now) },
+            "–",
+            "–",
+            "–",
+            "–",
+            "–",
+            "–"
+        ),
+        Row(
+            "linkLost",
+            { $0.linkLost($0.lastID, .reset, at: now) },
+            "–",
+            "–",
+            "wait 1 → waiting",
+            "–",
+            "–",
+            "–"
+        ),
+        Row(
+            "linkLost of old",
+            { $0.linkLost(99, .reset, at: now) },
+            "–",
+            "–",
+            "–",
+            "–",
+            "–",
+            "–"
+        ),
+        Row(
+            "timerFired early",
+            { $0.timerFired(at: now) },
+            "–",
+            "–",
+            "–",
+            "wait 1",
+            "–",
+            "–"
+        ),
+        Row(
+            "timerFired",
+            { $0.timerFired(at: now.advanced(by: .seconds(1))) },
+            "–",
+            "–",
+            "–",
+            "connect 3 a → connecting",
+            "–",
+            "–"
+        ),
+        Row(
+            "reconnectNow",
+            { $0.reconnectNow(at: now) },
+            "connect 1 a → connecting",
+            "–",
+            "–",
+            "connect 3 a → connecting",
+            "–",
+            "–"
+        ),
+        Row(
+            "suspend",
+            { $0.suspend(at: now) },
+            "– → suspended",
+            "rest → suspended",
+            "close 1 → suspended",
+            "rest → suspended",
+            "–",
+            "–"
+        ),
+        Row(
+            "resume",
+            { $0.resume(at: now) },
+            "–",
+            "–",
+            "–",
+            "–",
+            "connect 2 a → connecting",
+            "–"
+        ),
+        Row(
+            "switchEndpoint to the same",
+            { $0.switchEndpoint(to: "a:1", at: now) },
+            "–",
+            "–",
+            "–",
+            "connect 3 a → connecting",
+            "–",
+            "–"
+        ),
+        Row(
+            "switchEndpoint",
+            { $0.switchEndpoint(to: "b:1", at: now) },
+            "–",
+            "connect 2 b",
+            "retire 1, connect 2 b → connecting",
+            "connect 3 b → connecting",
+            "–",
+            "–"
+        ),
+        Row(
+            "switchEndpoint to a stranger",
+            { $0.switchEndpoint(to: "c:1", at: now) },
+            "refused",
+            "refused",
+            "refused",
+            "refused",
+            "refused",
+            "refused"
+        ),
+        Row(
+            "leave: goAway",
+            { $0.leave($0.lastID, because: .goAway, at: now) },
+            "–",
+            "–",
+            "retire 1, connect 2 b → connecting",
+            "–",
+            "–",
+            "–"
+        ),
+        Row(
+            "leave: errorRate",
+            { $0.leave($0.lastID, because: .errorRate, at: now) },
+            "–",
+            "–",
+            "retire 1, connect 2 b → connecting",
+            "–",
+            "–",
+            "–"
+        ),
+        Row(
+            "leave of old",
+            { $0.leave(99, because: .goAway, at: now) },
+            "–",
+            "–",
+            "–",
+            "–",
+            "–",
+            "–"
+        ),
+        Row(
+            "replaceEndpoints, one stays",
+            { $0.replaceEndpoints(["a:1", "c:1"], at: now) },
+            "–",
+            "–",
+            "–",
+            "–",
+            "–",
+            "–"
+        ),
+        Row(
+            "replaceEndpoints, all others",
+            { $0.replaceEndpoints(["c:1"], at: now) },
+            "–",
+            "connect 2 c",
+            "retire 1, connect 2 c → connecting",
+            "–",
+            "–",
+            "–"
+        ),
+        Row(
+            "replaceEndpoints by none",
+            { $0.replaceEndpoints([], at: now) },
+            "–",
+            "give up → idle",
+            "–",
+            "give up → idle",
+            "–",
+            "–"
+        ),
+        Row(
+            "close",
+            {
+                $0.close()
+                return ReconnectMachine.Action.none
+            },
+            "– → closed",
+            "– → closed",
+            "– → closed",
+            "– → closed",
+            "– → closed",
+            "–"
+        ),
+    ]
+
+    @Test(arguments: rows)
+    func everyInputHasItsEffectInEveryState(_ row: Row) {
+        for (state, expected) in zip(Self.states, row.expected) {
+            var machine = Self.machine(in: state)
+            #expect(describe(machine.state) == state)
+            let action = row.input(&machine)
+            var outcome = action.map(describe) ?? "refused"
+            if describe(machine.state) != state { outcome += " → \(describe(machine.state))" }
+            #expect(outcome == expected, "in \(state)")
+        }
+        #expect(row.expected.count == Self.states.count)
+    }
+
+    private func describe(_ action: ReconnectMachine.Action) -> String {
+        switch action {
+        case .none: "–"
+        case .connect(let attempt): "connect \(attempt.id) \(attempt.endpoint.description.prefix(1))"
+        case .wait(let until): "wait \(until.since(Self.now).components.seconds)"
+        case .rest: "rest"
+        case .close(let session): "close \(session)"
+        case .retire(let session, let next): "retire \(session), \(describe(next))"
+        case .giveUp: "give up"
+        }
+    }
+
+    private func describe(_ state: ReconnectMachine.State) -> String {
+        switch state {
+        case .idle: "idle"
+        case .connecting: "connecting"
+        case .ready: "ready"
+        case .waiting: "waiting"
+        case .suspended: "suspended"
+        case .closed: "closed"
+        }
+    }
+}

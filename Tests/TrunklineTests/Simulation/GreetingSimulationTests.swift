@@ -1,0 +1,146 @@
+import Synchronization
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// The greeting: what happens on a new link before anything else.
+@Suite(.timeLimit(.minutes(1)))
+struct GreetingSimulationTests {
+    /// Options whose greeting logs in.
+    private static func login(_ change: (inout ClientOptions) -> Void = { _ in }) -> ClientOptions {
+        ClientOptions { options in
+            options.greeting.perform = { greeter in
+                let reply = try await greeter.send(Request(type: 0x411, body: "login"))
+                #expect(reply.body == "login")
+            }
+            change(&options)
+        }
+    }
+
+    @Test func theGreetingOvertakesWhatWaits() throws {
+        try simulate(options: Self.login()) { service, client in
+            let handles = (0..<3).map { client.start(ask($0)) }
+            for (index, handle) in handles.enumerated() { try await expectBody(Bytes("\(index)"), of: handle) }
+            #expect(await service.server.received.map(\.body) == ["login", "0", "1", "2"])
+        }
+    }
+
+    @Test func everyNewLinkIsGreetedAndWhatWasQueuedGoesOutAfterIt() throws {
+        try simulate(options: Self.login()) { service, client in
+            try await expectEcho("a", by: client)
+            service.network.reset("db")
+            try await expectEcho("b", by: client)
+            #expect(await service.server.received.map(\.body) == ["login", "a", "login", "b"])
+            #expect(await client.statistics.connection.links == 2)
+        }
+    }
+
+    @Test func aPermanentRefusalReachesThoseWhoWait() throws {
+        let options = ClientOptions { options in
+            options.reconnecting.maximumAttempts = 1
+            options.greeting.perform = { greeter in
+                do {
+                    _ = try await greeter.send(Request(type: 0x411, body: "login"))
+                } catch let error as ClientError where error.code == .rejected {
+                    throw GreetingRefusal("wrong password")
+                }
+            }
+        }
+        try simulate(speaking: strictLayout, options: options, handler: { _ in .status(403) }) { service, client in
+            let error = await failure { () throws(ClientError) in try await client.send(ask("a")) }
+            #expect(error?.code == .unavailable)
+            #expect(error?.fate == .notSent)
+            #expect((error?.cause as? GreetingRefusal)?.reason == "wrong password")
+            #expect(await service.server.received.map(\.body) == ["login"])
+        }
+    }
+
+    @Test func aGreetingThatTakesTooLongEndsTheAttempt() throws {
+        let options = Self.login { $0.greeting.timeout = .seconds(1) }
+        try simulate(options: options, handler: { $0.body == "login" ? .noReply : .echo }) { service, client in
+            let began = service.now
+            var reports = client.disconnects.makeAsyncIterator()
+            let handle = client.start(ask("a"), timeout: .seconds(3))
+            let report = await reports.next()
+            #expect(report?.phase == .greeting)
+            #expect(report?.cause == .timedOut)
+            #expect(service.now - began < .milliseconds(1100))
+            let error = await failure(of: handle)
+            #expect(error?.code == .timedOut && error?.fate == .notSent)
+            #expect(await service.server.received.allSatisfy { $0.body == "login" })
+        }
+    }
+
+    @Test func aLinkLostWhileGreetingIsAFailedAttempt() throws {
+        let isFirst = Mutex(true)
+        try simulate(
+            options: Self.login(),
+            handler: { _ in isFirst.withLock { exchange(&$0, with: false) } ? .reset : .echo }
+        ) { service, client in
+            try await expectEcho("a", by: client)
+            #expect(await service.server.received.map(\.body) == ["login", "login", "a"])
+            #expect(await client.statistics.connection.failedAttempts == 1)
+            #expect(await client.statistics.connection.disconnects == [.reset: 1])
+        }
+    }
+
+    @Test func aServerThatSpeaksFirstIsHeard() throws {
+        var server = LoopbackServer.Options()
+        server.onConnect = .push(Frame(.push, type: 2, body: "salt"), Frame(.push, type: 2, body: "news"))
+        let options = ClientOptions { options in
+            options.greeting.perform = { greeter in
+                let challenge = try await greeter.nextFrame()
+                _ = try await greeter.send(Request(type: 0x411, body: challenge.body))
+            }
+        }
+        try simulate(server: server, options: options) { service, client in
+            let pushes = client.pushes()
+            try await client.connect()
+            #expect(await service.server.received.map(\.body) == ["salt"])
+            // What the greeting did not ask for is a push like any other.
+            for await push in pushes {
+                if case .message(let frame) = push { #expect(frame.body == "news") }
+                break
+            }
+        }
+    }
+
+    @Test func closingWhileGreetingEndsIt() throws {
+        try simulate(options: Self.login(), handler: { _ in .noReply }) { service, client in
+            let handle = client.start(ask("a"))
+            _ = try await service.server.waitForRequest { $0.body == "login" }
+            await client.closeNow()
+            let error = await failure(of: handle)
+            #expect(error?.code == .closed && error?.fate == .notSent)
+        }
+    }
+
+    @Test func aGreeterIsOfNoUseAfterTheGreeting() throws {
+        let kept = Mutex<Greeter?>(nil)
+        let options = ClientOptions { $0.greeting.perform = { greeter in kept.withLock { $0 = greeter } } }
+        try simulate(options: options) { service, client in
+            try await client.connect()
+            let greeter = try #require(kept.withLock { $0 })
+            let error = await failure { () throws(ClientError) in try await greeter.send(ask("late")) }
+            #expect(error?.code == .closed && error?.fate == .notSent)
+            let other = await failure { () throws(ClientError) in try await greeter.nextFrame() }
+            #expect(other?.code == .closed)
+        }
+    }
+
+    // MARK: Subscriptions
+
+    @Test func subscriptionsAreRestoredBeforeTheLinkIsReady() throws {
+        try simulate(options: Self.login()) { service, client in
+            let subscription = try await client.subscribe(ask("topic"))
+            #expect(subscription.response.body == "topic")
+            service.network.reset("db")
+            try await expectEcho("b", by: client)
+            await subscription.end()
+            service.network.reset("db")
+            try await expectEcho("c", by: client)
+            let received = await service.server.received.map(\.body)
+            #expect(received == ["login", "topic", "login", "topic", "b", "login", "c"])
+        }
+    }
+}

@@ -1,0 +1,164 @@
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// Going from one endpoint to another while requests are under way.
+@Suite(.timeLimit(.minutes(1)))
+struct SwitchSimulationTests {
+    /// A protocol whose server can say that it goes, and for how long.
+    private struct PoliteCodec: FrameCodec {
+        var layout = FrameLayout.standard
+        var matching: ResponseMatching { layout.matching }
+
+        mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+            guard var frame = try layout.decode(&input) else { return nil }
+            if frame.kind == .push, frame.body.first == UInt8(ascii: "!") { frame.kind = .goAway }
+            return frame
+        }
+
+        mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+            try layout.encode(frame, into: &output)
+        }
+
+        func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? {
+            layout.cancelFrame(for: serial, type: type)
+        }
+
+        func retryAfter(in goAway: Frame) -> Duration? { Int(String(goAway.body).dropFirst()).map { .seconds($0) } }
+        func serverSide() -> any FrameCodec { layout.serverSide() }
+    }
+
+    /// Runs `body` with servers at "a:1" and "b:1" that take a second for "slow" requests, and a client of both.
+    private func simulateTwo(
+        options: ClientOptions = ClientOptions(),
+        speaking codec: some FrameCodec = PoliteCodec(),
+        _ body: @escaping @Sendable (SimulatedNetwork, LoopbackServer, LoopbackServer, Client) async throws -> Void
+    ) throws {
+        let network = SimulatedNetwork(seed: 1)
+        try network.runBlocking {
+            let handler: LoopbackServer.Handler = { $0.body == "slow" ? .after(.seconds(1), .echo) : .echo }
+            let first = try await network.startServer(at: "a:1", speaking: codec, handler: handler)
+            let second = try await network.startServer(at: "b:1", speaking: codec, handler: handler)
+            let client = Client(to: ["a:1", "b:1"], speaking: codec, options: options, on: network.loops)
+            try await body(network, first, second, client)
+            await client.close()
+            await first.stop()
+            await second.stop()
+        }
+        #expect(network.openLinks == 0)
+    }
+
+    @Test func aSwitchLetsTheRequestsUnderWayFinishOnTheOldLink() throws {
+        try simulateTwo { network, first, second, client in
+            let slow = client.start(ask("slow"))
+            _ = try await first.waitForRequest { $0.body == "slow" }
+            var reports = client.disconnects.makeAsyncIterator()
+            try await client.switchEndpoint(to: "b:1")
+            try await expectEcho("quick", by: client)
+            #expect(await second.received.map(\.body) == ["quick"])
+            #expect(await first.connectionCount == 1)
+            try await expectBody("slow", of: slow)
+            let report = await reports.next()
+            #expect(report?.endpoint == "a:1" && report?.phase == .draining && report?.requestsLost == 0)
+            #expect(report?.cause == .closedLocally && report?.endedBy == .client)
+            try await network.clock.sleep(for: .seconds(2))
+            #expect(await first.connectionCount == 0)
+            #expect(await first.received.map(\.body) == ["slow"])
+        }
+    }
+
+    @Test func aRequestOnALeftLinkMeetsItsDeadlineThere() throws {
+        try simulateTwo { network, first, second, client in
+            let slow = client.start(ask("slow"), timeout: .milliseconds(500))
+            _ = try await first.waitForRequest { $0.body == "slow" }
+            try await client.switchEndpoint(to: "b:1")
+            let error = await failure(of: slow)
+            #expect(error?.code == .timedOut && error?.fate == .unknown)
+            // The cancel frame went where the request was.
+            try await network.clock.sleep(for: .seconds(2))
+            #expect(await first.journal.cancelCount == 1)
+            #expect(await second.journal.cancelCount == 0)
+            #expect(await first.connectionCount == 0)
+        }
+    }
+
+    @Test func aLeftLinkThatIsLostTakesOnlyItsOwnRequestsWithIt() throws {
+        try simulateTwo { network, first, second, client in
+            let lost = client.start(ask("slow"))
+            _ = try await first.waitForRequest { $0.body == "slow" }
+            try await client.switchEndpoint(to: "b:1")
+            let kept = client.start(ask("slow"))
+            _ = try await second.waitForRequest { $0.body == "slow" }
+            network.reset("a")
+            let error = await failure(of: lost)
+            #expect(error?.code == .connectionLost && error?.fate == .unknown)
+            try await expectBody("slow", of: kept)
+        }
+    }
+
+    @Test func theNewLinkThatIsLostLeavesTheOldOneAlone() throws {
+        try simulateTwo { network, first, second, client in
+            let kept = client.start(ask("slow"))
+            _ = try await first.waitForRequest { $0.body == "slow" }
+            try await client.switchEndpoint(to: "b:1")
+            let lost = client.start(ask("slow"))
+            _ = try await second.waitForRequest { $0.body == "slow" }
+            network.reset("b")
+            let error = await failure(of: lost)
+            #expect(error?.code == .connectionLost && error?.fate == .unknown)
+            try await expectBody("slow", of: kept)
+        }
+    }
+
+    @Test func aServerThatGoesIsLeftAndStaysAloneForAsLongAsItAsked() throws {
+        try simulateTwo { network, first, second, client in
+            try await client.connect()
+            let slow = client.start(ask("slow"))
+            _ = try await first.waitForRequest { $0.body == "slow" }
+            try await first.push(Frame(.push, type: 2, body: "!60"))
+            var states = client.states.makeAsyncIterator()
+            while let state = await states.next() {
+                if case .ready("b:1", _) = state { break }
+            }
+            try await expectEcho("quick", by: client)
+            try await expectBody("slow", of: slow)
+            #expect(await second.received.map(\.body) == ["quick"])
+            // The second goes too: the first may not be asked before its minute is over.
+            try await second.push(Frame(.push, type: 2, body: "!5"))
+            let began = network.clock.now.offset
+            try await network.clock.sleep(for: .seconds(1))
+            try await expectEcho("late", by: client, timeout: .seconds(100))
+            #expect(network.clock.now.offset - began >= .seconds(5))
+            #expect(await second.received.map(\.body) == ["quick", "late"])
+        }
+    }
+
+    @Test func inProtocolsMatchedInOrderEachLinkHasItsOwnOrder() throws {
+        try simulateTwo(speaking: inOrderLayout) { network, first, second, client in
+            let slow = client.start(Request(body: "slow"))
+            _ = try await first.waitForRequest { $0.body == "slow" }
+            try await client.switchEndpoint(to: "b:1")
+            let reply = try await client.send(Request(body: "quick"))
+            #expect(reply.body == "quick")
+            try await expectBody("slow", of: slow)
+        }
+    }
+
+    @Test func closingEndsLinksThatWereLeft() throws {
+        try simulateTwo { network, first, second, client in
+            let slow = client.start(ask("slow"))
+            _ = try await first.waitForRequest { $0.body == "slow" }
+            try await client.switchEndpoint(to: "b:1")
+            try await expectEcho("quick", by: client)
+            await client.closeNow()
+            let error = await failure(of: slow)
+            #expect(error?.code == .closed && error?.fate == .unknown)
+        }
+    }
+}
+
+/// A length and a body: responses match in order.
+private let inOrderLayout = FrameLayout {
+    Field.length(UInt32.self, counting: .body)
+    Field.body
+}
