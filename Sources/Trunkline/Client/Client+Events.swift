@@ -72,6 +72,9 @@ extension Client: @preconcurrency ConnectionOwner {
             for channel in channels { channel.noteReconnected() }
         }
         hadLink = true
+        let endpoint = connection.assumeIsolated { $0.link?.endpoint }
+        if endpoint != lastEndpoint { exchange.forgetErrors() }
+        lastEndpoint = endpoint
         resumeConnectWaiters(nil)
     }
 

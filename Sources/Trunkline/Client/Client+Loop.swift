@@ -22,6 +22,9 @@ extension Client: @preconcurrency MailboxOwner {
     func finish() {
         exchange.admitWaiting()
         flushOutgoing()
+        if watchesErrors, exchange.hasTooManyErrors(at: loop.now) {
+            connection.assumeIsolated { $0.leaveEndpoint(because: .errorRate) }
+        }
         if exchange.endsRetired() { connection.assumeIsolated { $0.endRetired() } }
         if phase == .draining, exchange.table.isEmpty { endDraining() }
         armTimer()
@@ -99,6 +102,8 @@ extension Client: @preconcurrency MailboxOwner {
             if position != 0 { connection.assumeIsolated { _ = $0.outbound.remove(position) } }
             waiter.resume(.failure(unsentError(code, message)))
         case .sent(let waiter, let serial, let type):
+            // Those of a link that was left say nothing about the endpoint of today.
+            if code == .timedOut, entry.position >= exchange.table.retiredEnd { exchange.countTimedOut() }
             if entry.expectsResponse, let frame = codec.cancelFrame(for: serial, type: type) {
                 if entry.position < exchange.table.retiredEnd {
                     connection.assumeIsolated { $0.enqueueRetired(frame, for: entry.position) }

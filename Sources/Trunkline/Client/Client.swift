@@ -37,6 +37,10 @@ public actor Client {
     /// The end of draining.
     var drainDeadline: Instant?
     var hadLink = false
+    /// The endpoint of the latest link.
+    var lastEndpoint: Endpoint?
+    /// Whether there is another endpoint to go to, and a share of failed requests from which on to go.
+    var watchesErrors: Bool { options.failover.errorRate != nil && phase == .open }
 
     enum Phase { case open, draining, closed }
 

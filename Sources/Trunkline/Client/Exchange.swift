@@ -18,6 +18,8 @@ struct Exchange: Sendable {
     private var outbound = OutboundQueue.Level()
     private var isAboveWatermark = false
     private(set) var counters = Client.Statistics()
+    /// What share of the endpoint's requests failed lately; `nil` when that is nothing to go by.
+    private var errors: ErrorRateWindow?
 
     private let maximumInFlight: Int
     private let maximumWaiting: Int
@@ -26,6 +28,9 @@ struct Exchange: Sendable {
 
     init(matching: ResponseMatching, options: ClientOptions) {
         table = RequestTable(matching: matching, quarantine: options.requests.quarantine)
+        errors = options.failover.errorRate.map {
+            ErrorRateWindow(share: $0.share, minimumRequests: $0.minimumRequests, window: $0.window)
+        }
         maximumInFlight = max(1, options.requests.maximumInFlight)
         maximumWaiting = max(0, options.requests.maximumWaiting)
         highWatermark = max(1, options.outbound.highWatermark)
@@ -168,6 +173,7 @@ struct Exchange: Sendable {
         case .resume(_, let waiter):
             inFlight -= 1
             counters.responses += 1
+            errors?.countAnswered()
             waiter.resume(frame.isRejection ? .failure(.rejection(frame)) : .success(frame))
         case .late: counters.lateResponses += 1
         case .unknown: counters.unknownResponses += 1
@@ -224,9 +230,24 @@ struct Exchange: Sendable {
     /// The link is gone: hands out those who had started on it.
     mutating func linkLost(hasStarted: (OutboundPosition) -> Bool) -> [(ticket: Ticket, waiter: Waiter)] {
         let lost = table.linkLost(hasStarted: hasStarted)
+        for _ in lost { errors?.countFailed() }
         inFlight -= lost.count
         return lost
     }
+
+    // MARK: The endpoint
+
+    /// A request that was written had no answer in time.
+    mutating func countTimedOut() { errors?.countFailed() }
+
+    /// Whether so many requests failed that the endpoint is to be left.
+    mutating func hasTooManyErrors(at now: Instant) -> Bool {
+        errors?.roll(to: now)
+        return errors?.isExceeded ?? false
+    }
+
+    /// The endpoint is another now.
+    mutating func forgetErrors() { errors?.reset() }
 
     /// Hands out everyone.
     mutating func removeAll() -> [(ticket: Ticket, entry: RequestTable<Waiter>.Entry)] {

@@ -144,6 +144,27 @@ struct SwitchSimulationTests {
         }
     }
 
+    @Test func anEndpointWhoseRequestsFailIsLeft() throws {
+        let options = ClientOptions { $0.requests.timeout = .seconds(1) }
+        try simulateTwo(options: options) { network, first, second, client in
+            // 100 requests, of which every tenth is answered too late.
+            for number in 0..<100 where await second.totalConnections == 0 {
+                if number % 9 == 8 {
+                    await first.script(.after(.seconds(2), .echo))
+                    let error = await failure { () throws(ClientError) in try await client.send(ask("late")) }
+                    #expect(error?.code == .timedOut)
+                } else {
+                    try await expectEcho(Bytes("\(number)"), by: client)
+                }
+            }
+            try await expectEcho("b", by: client)
+            #expect(await second.received.last?.body == "b")
+            let answered = await first.received.count { $0.kind == .request && $0.body != "late" }
+            #expect(answered >= 30 && answered <= 45)
+            #expect(await first.received.count { $0.body == "late" } == 4)
+        }
+    }
+
     @Test func closingEndsLinksThatWereLeft() throws {
         try simulateTwo { network, first, second, client in
             let slow = client.start(ask("slow"))
