@@ -29,6 +29,9 @@ package protocol EventLoop: SerialExecutor, TaskExecutor {
 
     // MARK: On the loop only
 
+    /// What time it was when this turn began to look at its sockets; costs no system call.
+    var turnTime: Instant { get }
+
     /// Runs `work` once, after everything else of this turn.
     func scheduleAtEndOfTurn(_ work: any LoopWork)
 
@@ -68,6 +71,8 @@ package protocol EventLoop: SerialExecutor, TaskExecutor {
 
 extension EventLoop {
     package func expectNews() {}
+
+    package var turnTime: Instant { now }
 
     package var taskExecutor: any TaskExecutor { self }
     package var callbackExecutor: (any TaskExecutor)? { nil }

@@ -76,6 +76,11 @@ package final class SocketEventLoop: EventLoop {
         assert(isCurrent, "to be called on the loop only")
     }
 
+    package var turnTime: Instant {
+        assertCurrent()
+        return unsafe state.turnTime
+    }
+
     package func scheduleAtEndOfTurn(_ work: any LoopWork) {
         assertCurrent()
         unsafe state.atEndOfTurn.append(work)
@@ -160,6 +165,7 @@ package final class SocketEventLoop: EventLoop {
 
     private func run() -> Never {
         thread.store(currentThread(), ordering: .relaxed)
+        unsafe state.turnTime = now
         while true {
             runPosted()
             if unsafe !state.atEndOfTurn.isEmpty {
@@ -170,6 +176,7 @@ package final class SocketEventLoop: EventLoop {
             }
             runEndOfTurn()
             if !awaitNews() { waitForSockets() }
+            unsafe state.turnTime = now
             runReady()
             runTimers()
         }
@@ -283,8 +290,8 @@ package final class SocketEventLoop: EventLoop {
     }
 
     private func runTimers() {
-        guard let next = unsafe state.timers.next, next <= now else { return }
-        let now = now
+        // Timers that came due while the sockets were served are the next turn's.
+        let now = turnTime
         while let timer = unsafe state.timers.popDue(at: now) { timer.fire() }
     }
 }

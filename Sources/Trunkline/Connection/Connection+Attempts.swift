@@ -122,6 +122,7 @@ extension Connection {
         readySince = loop.now
         attempts = []
         lastCause = nil
+        startLiveness()
         updateReading()
         owner?.connection(did: .ready(session: session))
         publishState()
@@ -134,6 +135,7 @@ extension Connection {
         guard greeting == nil else { return greetingFailed(link.session, cause) }
         link.transport.close()
         self.link = nil
+        stopLiveness()
         lastCause = cause
         let bytesUnsent = outbound.unwrittenCount
         outbound.linkLost()
@@ -170,7 +172,10 @@ extension Connection: @preconcurrency TransportHandler {
         switch event {
         case .connected, .connectFailed: return  // while it was in the race
         case .readable: read()
-        case .writable: if greeting == nil { flush() } else { flushGreeting() }
+        case .writable:
+            guard greeting == nil else { return flushGreeting() }
+            socketTookBytes()
+            flush()
         }
     }
 }

@@ -169,7 +169,7 @@ extension Connection {
             switch frame.kind {
             case .response: answerInGreeting(frame)
             case .ping:
-                if let pong = codec.pong(answering: frame) {
+                if heartbeatReceived(frame) == .question, let pong = codec.pong(answering: frame) {
                     greeting?.outbound.append(OutboundQueue.Item(pong, ticket: 0))
                     flushGreeting()
                 }

@@ -26,6 +26,7 @@ extension Connection {
             if !step.mayHaveMore { break }
         }
         loop.withReceiveMemory { self.link?.received.giveBack(to: &$0) }
+        if budget < Self.readBudget { heartbeat.machine.heard(at: loop.turnTime) }
         deliver(decoded)
         decoded.removeAll(keepingCapacity: true)
         // The frames may have made their receiver close, or lose, this very link.
@@ -40,7 +41,9 @@ extension Connection {
         } else if let owner {
             owner.connection(did: .received(frames))
         } else {
-            for frame in frames { inbox.append(frame) }
+            for frame in frames {
+                if frame.kind == .ping || frame.kind == .pong { deliverHeartbeat(frame) } else { inbox.append(frame) }
+            }
             serveReaders()
         }
     }
@@ -53,6 +56,7 @@ extension Connection {
         } else {
             transport.isReading = isOwned ? !isPaused : !readers.isEmpty
         }
+        readingChanged(to: transport.isReading)
     }
 
     // MARK: Writing
@@ -74,7 +78,9 @@ extension Connection {
     /// Writes as much as the socket takes: one system call for everything that accumulated, as a rule.
     func flush() {
         isFlushing = false
-        guard let transport = readyTransport, let result = self.link?.write(from: &outbound) else { return }
+        guard let transport = readyTransport else { return }
+        if heartbeat.machine.wrote(from: outbound.firstUnwritten, at: loop.turnTime) { armLiveness() }
+        guard let result = self.link?.write(from: &outbound) else { return }
         report(wrote: result.wrote, refused: result.refused)
         if let failure = result.failure { return loseAfterLastWords(of: transport, failure) }
         if isDraining && outbound.isEmpty { finishClosing() }

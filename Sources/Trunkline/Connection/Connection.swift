@@ -46,6 +46,8 @@ public actor Connection {
     var subscriptions: [UInt64: Request] = [:]
     /// Why there is no link.
     var lastCause: (any Error)?
+    /// Whether the link is alive.
+    var heartbeat = Heartbeat()
     var isFlushing = false
     /// Closing: the link ends as soon as everything is written.
     var isDraining = false
@@ -205,6 +207,7 @@ public actor Connection {
         guard machine.state != .closed else { return }
         machine.close()
         arm(at: nil)
+        stopLiveness()
         endGreeting(ClientError(.closed, .notSent, "the connection was closed"))
         endRace()
         if let link { Lingering.close(link.transport, on: loop) }
