@@ -6,7 +6,7 @@ public struct ClientError: Error, Sendable {
         case cancelled
         /// The deadline passed.
         case timedOut
-        /// The link was lost after the request, or part of it, was written.
+        /// The link was lost before the response.
         case connectionLost
         /// No server could be reached.
         case unavailable

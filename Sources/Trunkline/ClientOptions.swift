@@ -1,3 +1,5 @@
+public import TrunklineCore
+
 /// How a client or a connection behaves. The defaults suit a server that talks to another in the same region.
 public struct ClientOptions: Sendable {
     /// Requests and their responses.
@@ -7,8 +9,17 @@ public struct ClientOptions: Sendable {
         /// How many requests may be out, or on their way, at once; the others wait their turn. Default 65,536, at
         /// least 1.
         public var maximumInFlight = 65_536
-        /// How many requests may wait their turn; one more fails with `overloaded`. Default 1,000,000.
+        /// How many requests may wait their turn, or for a link; one more fails with `overloaded`, fate `notSent`.
+        /// Default 1,000,000.
         public var maximumWaiting = 1_000_000
+        /// How many bytes of requests may wait to be written while there is no link, or above
+        /// `outbound.highWatermark`; a request beyond them fails with `overloaded`, fate `notSent`. A frame counts as its
+        /// body and 32 bytes. One request may wait alone, whatever its size. Default 256 MiB.
+        public var maximumWaitingBytes = 256 * 1024 * 1024
+        /// Whether requests that fail are sent again, for calls that do not say otherwise. Default `.ifUnsent`.
+        public var retry = RetryPolicy.ifUnsent
+        /// What all retries of a client draw on; `nil` for no limit. Default: a fifth of all requests, and 10 per second.
+        public var retryBudget: RetryBudget? = RetryBudget()
         /// How long the serial number of a request that was given up is kept from use if the server does not answer
         /// it. Default 60 s.
         public var quarantine: Duration = .seconds(60)

@@ -87,7 +87,8 @@ extension Client: @preconcurrency ConnectionOwner {
         let unstarted = connection.assumeIsolated { $0.outbound.level.unstarted }
         let lost = exchange.linkLost { $0 < unstarted }
         let error = ClientError(code, .unknown, message, endpoint: endpoint, cause: cause)
-        for (_, waiter) in lost { waiter.resume(.failure(error)) }
+        for (ticket, waiter) in lost { fail(ticket, waiter, error) }
+        endLinkbound(endpoint, cause)
         return lost.count
     }
 
@@ -98,7 +99,7 @@ extension Client: @preconcurrency ConnectionOwner {
         defer { finish() }
         let lost = exchange.retiredLinkLost(positions)
         let error = ClientError(.connectionLost, .unknown, "the link was lost before the response", cause: cause)
-        for (_, waiter) in lost { waiter.resume(.failure(error)) }
+        for (ticket, waiter) in lost { fail(ticket, waiter, error) }
         return lost.count
     }
 
@@ -113,14 +114,14 @@ extension Client: @preconcurrency ConnectionOwner {
     func failRequests(_ error: ClientError) {
         flushOutgoing()
         let all = exchange.removeAll()
-        for (_, entry) in all {
+        for (ticket, entry) in all {
             let started = connection.assumeIsolated { connection in
                 let started = entry.position != 0 && connection.outbound.hasStarted(entry.position)
                 if !started, entry.position != 0 { connection.outbound.remove(entry.position) }
                 return started
             }
             let mine = started ? ClientError(error.code, .unknown, error.message, cause: error.cause) : error
-            entry.waiter.resume(.failure(mine))
+            fail(ticket, entry.waiter, mine)
         }
     }
 

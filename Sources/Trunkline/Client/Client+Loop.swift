@@ -45,7 +45,7 @@ extension Client: @preconcurrency MailboxOwner {
             register(ticket, frame, waiter, deadline, expectsResponse)
         case .sendAll(let first, let frames, let batch, let deadline):
             for (index, frame) in frames.enumerated() {
-                register(first + Ticket(index), frame, .batch(batch, index: index), deadline, true)
+                register(first + Ticket(index), frame, batch.waiter(index, frame, deadline), deadline, true)
             }
         case .cancel(let tickets):
             for ticket in tickets { cancel(ticket, .cancelled, "cancelled by the caller") }
@@ -83,6 +83,9 @@ extension Client: @preconcurrency MailboxOwner {
         guard phase == .open else {
             return waiter.resume(.failure(ClientError(.closed, .notSent, "the client is closed")))
         }
+        if case .particular(_, let terms) = waiter, let error = refusal(terms) {
+            return waiter.resume(.failure(error))
+        }
         if exchange.register(ticket, frame, waiter, deadline, expectsResponse: expectsResponse) {
             // Demand drives the connection, even while nothing may be queued on it.
             ownedConnection.want()
@@ -117,7 +120,7 @@ extension Client: @preconcurrency MailboxOwner {
     }
 
     /// An error of a request that was not sent says why there was no link, if there was none.
-    private func unsentError(_ code: ClientError.Code, _ message: String) -> ClientError {
+    func unsentError(_ code: ClientError.Code, _ message: String) -> ClientError {
         connection.assumeIsolated { connection in
             ClientError(
                 code,
@@ -134,7 +137,7 @@ extension Client: @preconcurrency MailboxOwner {
 
     private func armTimer() {
         let next =
-            switch (exchange.table.nextDeadline, drainDeadline) {
+            switch (exchange.nextDeadline, drainDeadline) {
             case (let a?, let b?): min(a, b)
             case (let a, let b): a ?? b
             }
@@ -152,6 +155,7 @@ extension Client: @preconcurrency TimerTarget {
         begin()
         let now = loop.now
         while let ticket = exchange.nextExpired(at: now) { cancel(ticket, .timedOut, "out of time") }
+        endRests(at: now)
         if let drainDeadline, drainDeadline <= now {
             self.drainDeadline = nil
             closeAtOnce()

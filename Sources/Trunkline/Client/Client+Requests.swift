@@ -8,9 +8,6 @@ extension Client {
 
     /// Sends `request` and returns the server's response.
     ///
-    /// - Parameter timeout: From this call until the response; `nil` for `options.requests.timeout` (8 s unless
-    ///   changed), *not* for none. At zero or below the call fails at once. When it expires the request is given up as by
-    ///   cancellation, and nothing else happens to the link.
     /// - Throws: `rejected` when the response is an error (`error.response`), `timedOut`, `cancelled`,
     ///   `connectionLost`, `protocolViolation`, `unavailable`, `overloaded`, `invalidRequest` or `closed`, each with
     ///   the request's fate.
@@ -20,27 +17,56 @@ extension Client {
     /// not used again until the server answers or `options.requests.quarantine` has passed.
     ///
     /// Without a link the request waits for one until its deadline.
-    public nonisolated func send(_ request: Request, timeout: Duration? = nil) async throws(ClientError) -> Frame {
-        try await outcome(of: request.frame, timeout: timeout, expectsResponse: true).get()
+    ///
+    /// - Parameters:
+    ///   - timeout: From this call until the response, retries included; `nil` for `options.requests.timeout` (8 s unless
+    ///     changed), *not* for none. At zero or below the call fails at once. When it expires the request is given up as
+    ///     by cancellation, and nothing else happens to the link.
+    ///   - retry: Whether it is sent again when it fails; `nil` for `options.requests.retry`. See `RetryPolicy`.
+    ///   - waitsForReady: Whether it may wait for a link. If not, and there is none when the client takes the request
+    ///     on, it fails at once with `unavailable`, fate `notSent`, with the reason why there is none as its cause; and
+    ///     with `connectionLost`, fate `notSent`, when the link is lost before its first byte was written. It asks for a
+    ///     link all the same, so that later calls find one.
+    public nonisolated func send(
+        _ request: Request,
+        timeout: Duration? = nil,
+        retry: RetryPolicy? = nil,
+        waitsForReady: Bool = true
+    ) async throws(ClientError) -> Frame {
+        try await outcome(of: request.frame, timeout, retry, waitsForReady, expectsResponse: true).get()
     }
 
     /// Sends `frame`, whose serial the client fills in, and returns the server's response.
     ///
     /// As `send` of a `Request`, for those who have a frame already.
-    public nonisolated func send(_ frame: Frame, timeout: Duration? = nil) async throws(ClientError) -> Frame {
-        try await outcome(of: frame, timeout: timeout, expectsResponse: true).get()
+    public nonisolated func send(
+        _ frame: Frame,
+        timeout: Duration? = nil,
+        retry: RetryPolicy? = nil,
+        waitsForReady: Bool = true
+    ) async throws(ClientError) -> Frame {
+        try await outcome(of: frame, timeout, retry, waitsForReady, expectsResponse: true).get()
     }
 
     /// Sends `request` and returns the server's response as the request reads it.
     ///
     /// As `send` of a `Request`; further, an error thrown by `encode` becomes `invalidRequest`, fate `notSent`, and
-    /// one thrown by `decode` becomes `invalidRequest`, fate `answered`, with the error as its cause.
+    /// one thrown by `decode` becomes `invalidRequest`, fate `answered`, with the error as its cause. A request type can
+    /// say for all calls that it may be sent again: `TypedRequest.retry`.
     public nonisolated func send<Typed: TypedRequest>(
         _ request: Typed,
-        timeout: Duration? = nil
+        timeout: Duration? = nil,
+        retry: RetryPolicy? = nil,
+        waitsForReady: Bool = true
     ) async throws(ClientError) -> Typed.Response {
         let frame = Frame(.request, type: Typed.type, body: try request.encodedBody())
-        let response = try await outcome(of: frame, timeout: timeout, expectsResponse: true).get()
+        let response = try await outcome(
+            of: frame,
+            timeout,
+            retry ?? Typed.retry,
+            waitsForReady,
+            expectsResponse: true
+        ).get()
         do {
             return try Typed.decode(response)
         } catch {
@@ -59,11 +85,22 @@ extension Client {
     /// That the kernel has it does not mean that the server will. Parameters and errors are those of `send`; no
     /// response is awaited and no serial is taken. In protocols matched in order it is for messages that the server
     /// does not answer: an answer would be taken for that of the next request.
-    public nonisolated func post(_ request: Request, timeout: Duration? = nil) async throws(ClientError) {
-        _ = try await outcome(of: request.frame, timeout: timeout, expectsResponse: false).get()
+    public nonisolated func post(
+        _ request: Request,
+        timeout: Duration? = nil,
+        retry: RetryPolicy? = nil,
+        waitsForReady: Bool = true
+    ) async throws(ClientError) {
+        _ = try await outcome(of: request.frame, timeout, retry, waitsForReady, expectsResponse: false).get()
     }
 
-    private nonisolated func outcome(of frame: Frame, timeout: Duration?, expectsResponse: Bool) async -> Outcome {
+    private nonisolated func outcome(
+        of frame: Frame,
+        _ timeout: Duration?,
+        _ retry: RetryPolicy?,
+        _ waitsForReady: Bool,
+        expectsResponse: Bool
+    ) async -> Outcome {
         if Task.isCancelled { return .failure(.cancelledUnsent) }
         let limit = timeout ?? options.requests.timeout
         if let limit, limit <= .zero { return .failure(.expiredUnsent(limit)) }
@@ -71,9 +108,14 @@ extension Client {
         let deadline = limit.map { loop.now.advanced(by: $0) }
         return await withTaskCancellationHandler {
             await withSuspension { suspension in
-                mailbox.postRequest(
-                    .send(ticket, frame, .caller(suspension), deadline: deadline, expectsResponse: expectsResponse)
+                let waiter = Waiter.caller(suspension).under(
+                    retry ?? options.requests.retry,
+                    waitsForReady: waitsForReady,
+                    frame,
+                    deadline: deadline,
+                    expectsResponse: expectsResponse
                 )
+                mailbox.postRequest(.send(ticket, frame, waiter, deadline: deadline, expectsResponse: expectsResponse))
                 // A cancellation since the handler was installed came before the request and was taken for a late one.
                 if Task.isCancelled { mailbox.post(.cancel(ticket...ticket)) }
             }
@@ -87,10 +129,13 @@ extension Client {
     /// Sends `requests` together and returns their results, in the same order, when the last one has ended.
     ///
     /// Far cheaper per request than a `send` each. Every request succeeds or fails on its own. `timeout` counts for each
-    /// of them from this call. Cancelling the task cancels those that have no response yet.
+    /// of them from this call, `retry` and `waitsForReady` hold for each of them, as in `send`. Cancelling the task
+    /// cancels those that have no response yet.
     public nonisolated func send(
         all requests: some Collection<Request>,
-        timeout: Duration? = nil
+        timeout: Duration? = nil,
+        retry: RetryPolicy? = nil,
+        waitsForReady: Bool = true
     ) async -> [Result<Frame, ClientError>] {
         guard !requests.isEmpty else { return [] }
         let limit = timeout ?? options.requests.timeout
@@ -103,7 +148,8 @@ extension Client {
         let range = first...(first + count - 1)
         return await withTaskCancellationHandler {
             await withSuspension { suspension in
-                let batch = Batch(count: frames.count, suspension)
+                let retry = retry ?? options.requests.retry
+                let batch = Batch(count: frames.count, suspension, retry, waitsForReady: waitsForReady)
                 mailbox.postRequest(.sendAll(first: first, frames, batch, deadline: deadline))
                 if Task.isCancelled { mailbox.post(.cancel(range)) }
             }
@@ -117,7 +163,12 @@ extension Client {
     /// Starts `request` and returns a handle on it, without waiting. Parameters and errors are those of `send`.
     ///
     /// Letting go of the handle does not cancel the request.
-    public nonisolated func start(_ request: Request, timeout: Duration? = nil) -> PendingRequest {
+    public nonisolated func start(
+        _ request: Request,
+        timeout: Duration? = nil,
+        retry: RetryPolicy? = nil,
+        waitsForReady: Bool = true
+    ) -> PendingRequest {
         let ticket = tickets.wrappingAdd(1, ordering: .relaxed).newValue
         let handle = PendingRequest { [mailbox] in mailbox.post(.cancel(ticket...ticket)) }
         let limit = timeout ?? options.requests.timeout
@@ -125,9 +176,14 @@ extension Client {
             handle.complete(.failure(.expiredUnsent(limit)))
         } else {
             let deadline = limit.map { loop.now.advanced(by: $0) }
-            mailbox.postRequest(
-                .send(ticket, request.frame, .handle(handle), deadline: deadline, expectsResponse: true)
+            let waiter = Waiter.handle(handle).under(
+                retry ?? options.requests.retry,
+                waitsForReady: waitsForReady,
+                request.frame,
+                deadline: deadline,
+                expectsResponse: true
             )
+            mailbox.postRequest(.send(ticket, request.frame, waiter, deadline: deadline, expectsResponse: true))
         }
         return handle
     }

@@ -68,7 +68,7 @@ public actor Client {
         self.options = options
         self.codec = codec
         connection = Connection(to: endpoints, speaking: codec, options: options, loop: loop)
-        exchange = Exchange(matching: codec.matching, options: options)
+        exchange = Exchange(matching: codec.matching, options: options, seed: loop.randomSeed())
         unsafe mailbox.client = self
     }
 
@@ -122,6 +122,10 @@ public actor Client {
         public var pushes = 0
         /// Frames that a client has no use for (requests, cancellations, parts).
         public var unexpectedFrames = 0
+        /// Times that a request which had failed was to be sent again: see `RetryPolicy.idempotent(attempts:backoff:)`.
+        public var retries = 0
+        /// Times that it was not because the `RetryBudget` was spent.
+        public var retriesRefused = 0
         /// How often links came and went.
         public var connection = Connection.Statistics()
         /// Requests that have not ended yet.

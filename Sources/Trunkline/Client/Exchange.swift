@@ -6,10 +6,14 @@ import TrunklineCore
 /// performs nothing but the resumption of callers; what is to be written it leaves in `outgoing`.
 struct Exchange: Sendable {
     /// Everyone who waits for a response, or to be written.
-    private(set) var table: RequestTable<Waiter>
+    var table: RequestTable<Waiter>
     /// Registered requests that wait their turn: the limit on requests in flight, or the high watermark, is reached, or
     /// every serial is held.
-    private var waiting = Deque<(ticket: Ticket, frame: Frame)>()
+    private var waiting = Deque<Ticket>()
+    /// The frames of `waiting`, without those that were given up while they waited.
+    private var waitingFrames = SequentialMap<Frame>()
+    /// What `waitingFrames` cost.
+    private var waitingBytes = 0
     /// How many requests are admitted and have not left.
     private var inFlight = 0
     /// What was admitted since `begin`, to be handed to the connection.
@@ -17,22 +21,35 @@ struct Exchange: Sendable {
     /// The state of the outbound queue when this batch began, kept up with what was admitted since.
     private var outbound = OutboundQueue.Level()
     private var isAboveWatermark = false
-    private(set) var counters = Client.Statistics()
+    var counters = Client.Statistics()
     /// What share of the endpoint's requests failed lately; `nil` when that is nothing to go by.
     private var errors: ErrorRateWindow?
 
+    /// Requests between two tries, by the end of their back-off. Those that were given up meanwhile are in it still.
+    var resting = DeadlineQueue()
+    /// What pays for retries; `nil` when they cost nothing.
+    var account: RetryAccount?
+    /// Draws the back-offs.
+    var generator: SeededGenerator
+    /// Whether there ever was a request that ends with the link that it was queued for.
+    var hasLinkbound = false
+
     private let maximumInFlight: Int
     private let maximumWaiting: Int
+    private let maximumWaitingBytes: Int
     private let highWatermark: Int
     private let lowWatermark: Int
 
-    init(matching: ResponseMatching, options: ClientOptions) {
+    init(matching: ResponseMatching, options: ClientOptions, seed: UInt64) {
         table = RequestTable(matching: matching, quarantine: options.requests.quarantine)
         errors = options.failover.errorRate.map {
             ErrorRateWindow(share: $0.share, minimumRequests: $0.minimumRequests, window: $0.window)
         }
         maximumInFlight = max(1, options.requests.maximumInFlight)
         maximumWaiting = max(0, options.requests.maximumWaiting)
+        maximumWaitingBytes = max(0, options.requests.maximumWaitingBytes)
+        account = options.requests.retryBudget.map { RetryAccount($0) }
+        generator = SeededGenerator(seed: seed)
         highWatermark = max(1, options.outbound.highWatermark)
         lowWatermark = max(1, min(options.outbound.lowWatermark, highWatermark))  // nothing is below zero
     }
@@ -42,6 +59,9 @@ struct Exchange: Sendable {
         outbound = level
         if level.byteCount < lowWatermark { isAboveWatermark = false }
     }
+
+    /// Whether there was a link when this batch began.
+    var isReady: Bool { outbound.isReady }
 
     /// Whether there is something to be written.
     var hasOutgoing: Bool { !outgoing.isEmpty }
@@ -69,9 +89,8 @@ struct Exchange: Sendable {
     ) -> Bool {
         counters.requests += 1
         let maySkip = waiting.isEmpty && mayAdmit()
-        if !maySkip, waitingCount >= maximumWaiting {
-            let message = "\(waitingCount) requests are waiting already"
-            waiter.resume(.failure(ClientError(.overloaded, .notSent, message)))
+        if !(maySkip && outbound.isReady), let error = overload(OutboundQueue.cost(of: frame)) {
+            waiter.resume(.failure(error))
             return false
         }
         if maySkip {
@@ -95,8 +114,28 @@ struct Exchange: Sendable {
             expectsResponse: expectsResponse,
             deadline: deadline
         )
-        waiting.append((ticket, frame))
+        wait(ticket, frame)
         return true
+    }
+
+    /// A registered request waits its turn.
+    mutating func wait(_ ticket: Ticket, _ frame: consuming Frame) {
+        waitingBytes += OutboundQueue.cost(of: frame)
+        waitingFrames.insert(frame, for: ticket)
+        waiting.append(ticket)
+    }
+
+    /// Why a request of `cost` bytes that is not to be written now may not wait either; `nil` when it may.
+    ///
+    /// While there is no link, those wait too that are in the outbound queue already.
+    private func overload(_ cost: Int) -> ClientError? {
+        let count = outbound.isReady ? waitingCount : table.count
+        guard count < maximumWaiting else {
+            return ClientError(.overloaded, .notSent, "\(count) requests are waiting already")
+        }
+        let bytes = waitingBytes + outbound.byteCount
+        guard bytes > 0, bytes + cost > maximumWaitingBytes else { return nil }
+        return ClientError(.overloaded, .notSent, "\(bytes) bytes of requests are waiting already")
     }
 
     /// Queues a frame that nobody waits for.
@@ -128,7 +167,7 @@ struct Exchange: Sendable {
         outbound.byteCount += OutboundQueue.cost(of: frame)
         var item = OutboundQueue.Item(frame, ticket: ticket, reportsWritten: !expectsResponse)
         item.frame.serial = serial
-        if case .handle(let handle) = waiter {
+        if let handle = waiter.handle {
             handle.admitted(as: serial)
             item.reportsWritten = true
         }
@@ -136,23 +175,32 @@ struct Exchange: Sendable {
         outgoing.append(item)
     }
 
-    /// How many wait their turn and have not been given up. Those who have are in `waiting` still, but not in `table`.
+    /// How many wait their turn, or the end of a back-off, and have not been given up. Those who have may be in `waiting`
+    /// still, but not in `table`.
     private var waitingCount: Int { table.count - inFlight }
 
     /// Lets those go out who waited, as far as they may.
     mutating func admitWaiting() {
-        if waiting.count > 2 * waitingCount + 64 {
-            let table = table
-            waiting.removeAll { table[$0.ticket] == nil }
+        if waiting.count > 2 * waitingFrames.count + 64 {
+            let frames = waitingFrames
+            waiting.removeAll { !frames.contains($0) }
         }
-        while let (ticket, frame) = waiting.first {
-            if let entry = table[ticket] {
+        while let ticket = waiting.first {
+            if waitingFrames.contains(ticket), let entry = table[ticket] {
                 let position = outbound.nextPosition + UInt64(outgoing.count)
                 guard mayAdmit(), let serial = table.admit(ticket, at: position) else { return }
-                letGo(ticket, frame, serial, entry.waiter, expectsResponse: entry.expectsResponse)
+                if let frame = takeWaiting(ticket) {
+                    letGo(ticket, frame, serial, entry.waiter, expectsResponse: entry.expectsResponse)
+                }
             }  // else it was given up while it waited
             _ = waiting.popFirst()
         }
+    }
+
+    private mutating func takeWaiting(_ ticket: Ticket) -> Frame? {
+        guard let frame = waitingFrames.remove(ticket) else { return nil }
+        waitingBytes -= OutboundQueue.cost(of: frame)
+        return frame
     }
 
     // MARK: Out
@@ -203,7 +251,7 @@ struct Exchange: Sendable {
     mutating func written(_ ticket: Ticket) {
         guard let entry = table[ticket] else { return }
         if entry.expectsResponse {
-            if case .handle(let handle) = entry.waiter { handle.noteWritten() }
+            entry.waiter.handle?.noteWritten()
         } else if let waiter = table.take(ticket) {
             inFlight -= 1
             waiter.resume(.success(Frame(.response)))
@@ -223,7 +271,7 @@ struct Exchange: Sendable {
         now: Instant,
         hasStarted: (OutboundPosition) -> Bool
     ) -> RequestTable<Waiter>.Cancellation {
-        if let entry = table[ticket], entry.position != 0 { inFlight -= 1 }
+        if let entry = table[ticket], entry.position != 0 { inFlight -= 1 } else { _ = takeWaiting(ticket) }
         return table.cancel(ticket, now: now, hasStarted: hasStarted)
     }
 
@@ -252,6 +300,9 @@ struct Exchange: Sendable {
     /// Hands out everyone.
     mutating func removeAll() -> [(ticket: Ticket, entry: RequestTable<Waiter>.Entry)] {
         waiting.removeAll()
+        waitingFrames.removeAll()
+        waitingBytes = 0
+        resting = DeadlineQueue()
         inFlight = 0
         return table.removeAll()
     }

@@ -69,6 +69,14 @@ public final class PendingRequest: Sendable {
         progress.withLock { if $0.state == .queued { $0.state = .written } }
     }
 
+    /// It is going to be sent again.
+    func noteRetry() {
+        progress.withLock { progress in
+            if progress.state == .written { progress.state = .queued }
+            progress.serial = nil
+        }
+    }
+
     func complete(_ outcome: Outcome) {
         let waiters = progress.withLock { progress -> [Suspension<Outcome>] in
             guard progress.outcome == nil else { return [] }

@@ -47,9 +47,18 @@ public protocol TypedRequest: Sendable {
     /// The protocol's number for this type of request.
     static var type: UInt32 { get }
 
+    /// Whether requests of this type are sent again when they fail, for calls that do not say otherwise; `nil`, the
+    /// default, for `options.requests.retry`. Reads are idempotent as a rule: `.idempotent()`.
+    static var retry: RetryPolicy? { get }
+
     /// The body. An error thrown here becomes `invalidRequest`, fate `notSent`.
     func encode() throws -> Bytes
 
     /// Reads the server's answer. An error thrown here becomes `invalidRequest`, fate `answered`.
     static func decode(_ response: Frame) throws -> Response
+}
+
+extension TypedRequest {
+    /// As the client's options say.
+    public static var retry: RetryPolicy? { nil }
 }

@@ -11,12 +11,48 @@ enum Waiter: Sendable {
     case batch(Batch, index: Int)
     /// A handle given out by `start`.
     case handle(PendingRequest)
+    /// One of these, whose call has terms of its own. The box is the price of those calls; others have none.
+    indirect case particular(Waiter, Terms)
+
+    /// The same, with the terms of its call unless they are the usual ones.
+    func under(
+        _ retry: RetryPolicy,
+        waitsForReady: Bool,
+        _ frame: borrowing Frame,
+        deadline: Instant?,
+        expectsResponse: Bool
+    ) -> Waiter {
+        if case .ifUnsent = retry, waitsForReady { return self }
+        let terms = Terms(
+            retry,
+            waitsForReady: waitsForReady,
+            frame: copy frame,
+            deadline: deadline,
+            expectsResponse: expectsResponse
+        )
+        return .particular(self, terms)
+    }
+
+    /// The terms of its call, if they are not the usual ones.
+    var terms: Terms? {
+        if case .particular(_, let terms) = self { terms } else { nil }
+    }
+
+    /// The handle that was given out for the request, if it was `start` that was called.
+    var handle: PendingRequest? {
+        switch self {
+        case .handle(let handle): handle
+        case .particular(let waiter, _): waiter.handle
+        case .caller, .batch: nil
+        }
+    }
 
     func resume(_ outcome: Outcome) {
         switch self {
         case .caller(let suspension): suspension.resume(returning: outcome)
         case .batch(let batch, let index): batch.complete(index, outcome)
         case .handle(let request): request.complete(outcome)
+        case .particular(let waiter, let terms): waiter.resume(outcome.mapError { terms.amended($0) })
         }
     }
 }
@@ -27,13 +63,23 @@ enum Waiter: Sendable {
 /// complete.
 final class Batch: @unchecked Sendable {
     private let suspension: Suspension<[Outcome]>
+    private let retry: RetryPolicy
+    private let waitsForReady: Bool
     private var outcomes: [Outcome?]
     private var missing: Int
 
-    init(count: Int, _ suspension: Suspension<[Outcome]>) {
+    init(count: Int, _ suspension: Suspension<[Outcome]>, _ retry: RetryPolicy, waitsForReady: Bool) {
         self.suspension = suspension
+        self.retry = retry
+        self.waitsForReady = waitsForReady
         outcomes = Array(repeating: nil, count: count)
         missing = count
+    }
+
+    /// Who waits for the request at `index`.
+    func waiter(_ index: Int, _ frame: borrowing Frame, _ deadline: Instant?) -> Waiter {
+        let waiter = Waiter.batch(self, index: index)
+        return waiter.under(retry, waitsForReady: waitsForReady, frame, deadline: deadline, expectsResponse: true)
     }
 
     func complete(_ index: Int, _ outcome: Outcome) {

@@ -115,7 +115,9 @@ extension Connection: @preconcurrency LoopWork {
 extension Connection: @preconcurrency OwnedConnection {
     func beginBatch(of owner: any ConnectionOwner) -> OutboundQueue.Level {
         if !isOwned { adopt(owner) }
-        return outbound.level
+        var level = outbound.level
+        level.isReady = isReady
+        return level
     }
 }
 

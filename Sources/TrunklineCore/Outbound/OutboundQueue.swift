@@ -42,6 +42,8 @@ package struct OutboundQueue: Sendable {
         @usableFromInline package var byteCount = 0
         /// How many frames are to be written that belong to their link: cancellations and pongs.
         @usableFromInline package var linkFrameCount = 0
+        /// Whether there is a link that takes them, as the connection knows.
+        @usableFromInline package var isReady = false
 
         package init() {}
     }

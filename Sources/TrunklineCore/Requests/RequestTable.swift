@@ -142,6 +142,21 @@ package struct RequestTable<Waiter> {
         }
     }
 
+    /// Puts a request back that has just left, to be admitted later. Its deadline is still watched, which holds only in
+    /// the very step in which it left: dead deadlines are dropped when others come in.
+    @usableFromInline
+    package mutating func restore(_ ticket: Ticket, waiter: Waiter, type: UInt32, expectsResponse: Bool) {
+        entries.insert(Entry(waiter: waiter, type: type, expectsResponse: expectsResponse), for: ticket)
+    }
+
+    /// Replaces the waiter of a request that has not left.
+    @usableFromInline
+    package mutating func setWaiter(_ waiter: Waiter, of ticket: Ticket) {
+        guard var entry = entries[ticket] else { return }
+        entry.waiter = waiter
+        entries.insert(entry, for: ticket)
+    }
+
     // MARK: Out
 
     /// What a response meets.

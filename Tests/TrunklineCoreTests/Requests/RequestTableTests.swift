@@ -61,6 +61,24 @@ import Testing
         #expect(table.nextDeadline == nil)
     }
 
+    @Test func aRequestThatIsRestoredHasItsDeadlineStillAndGetsANewSerial() {
+        var table = table()
+        let deadline = Instant(nanoseconds: 100)
+        table.register(1, waiter: "a", type: 7, expectsResponse: true, deadline: deadline)
+        #expect(table.admit(1, at: 1) == 50)
+        #expect(table.linkLost(hasStarted: { _ in true }).map(\.waiter) == ["a"])
+        table.restore(1, waiter: "a again", type: 7, expectsResponse: true)
+        table.setWaiter("a once more", of: 1)
+        table.setWaiter("nobody", of: 2)
+        #expect(table.count == 1)
+        #expect(table.admit(1, at: 2) == 51)
+        #expect(table.nextExpired(at: Instant(nanoseconds: 99)) == nil)
+        #expect(table.nextExpired(at: deadline) == 1)
+        guard case .sent("a once more", serial: 51, type: 7) = table.cancel(1, now: now, hasStarted: { _ in true })
+        else { return #expect(Bool(false), "not reported as sent") }
+        #expect(table.isEmpty)
+    }
+
     @Test func aWrittenRequestIsCancelledWithQuarantine() {
         var table = table()
         admit("a", 1, into: &table)

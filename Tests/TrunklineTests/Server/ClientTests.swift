@@ -256,6 +256,7 @@ struct ClientTests {
         try await withServerAndClient(clientOptions: options, handler: { _ in .outOfOrder(window: 100) }) {
             server,
             client in
+            try await client.connect()  // without a link, those in flight would wait too
             let handles = (0..<6).map { client.start(Request(type: 0x410, body: Bytes("\($0)"))) }
             let error = await failure { () throws(ClientError) in try await handles[5].value }
             #expect(error?.code == .overloaded)

@@ -32,7 +32,10 @@ struct ClientSeedTests {
         // The scenario is worth something only if all of this happens now and then.
         let wanted = ["success", "cancelled notSent", "cancelled unknown", "timedOut notSent", "timedOut unknown"]
         guard count >= 500 else { return }
-        for outcome in wanted + ["connectionLost unknown", "closed notSent", "closed unknown", "late", "reconnected"] {
+        for outcome in wanted + [
+            "connectionLost unknown", "connectionLost notSent", "unavailable notSent", "closed notSent",
+            "closed unknown", "late", "reconnected", "retried",
+        ] {
             #expect(tally[outcome, default: 0] > 0, "\(outcome) never happened: \(tally)")
         }
     }
@@ -106,6 +109,15 @@ private struct Life {
         }
     }
 
+    /// Whether the request of this number, and each of its batch, may be sent again.
+    private func retry(of number: UInt64) -> RetryPolicy {
+        switch number % 6 {
+        case 0: .never
+        case 1: .idempotent(attempts: 3, backoff: Backoff(base: .milliseconds(5), cap: .milliseconds(20)))
+        default: .ifUnsent
+        }
+    }
+
     // MARK: The client's side
 
     /// One caller, who asks for one thing or several in one of the ways there are.
@@ -114,42 +126,50 @@ private struct Life {
         let size = Int.random(in: 0..<8, using: &random) == 0 ? 1500 : Int.random(in: 0...60, using: &random)
         let body = Bytes("\(number) " + String(repeating: "x", count: size))
         let delay = Duration.microseconds(Int.random(in: 0...40_000, using: &random))
+        let retry = retry(of: number)
+        let waits = number % 7 != 0
         try? await service.pass(.microseconds(Int.random(in: 0...120_000, using: &random)))
         switch Int.random(in: 0..<8, using: &random) {
         case 0, 1:
             return [
-                Outcome(body: body, result: await result { () throws(ClientError) in try await client.send(ask(body)) })
+                Outcome(
+                    body: body,
+                    result: await result { () throws(ClientError) in
+                        try await client.send(ask(body), retry: retry, waitsForReady: waits)
+                    }
+                )
             ]
         case 2:
             let timeout = Duration.microseconds(Int.random(in: 1...30_000, using: &random))
             return [
                 Outcome(
                     body: body,
-                    result: await result { () throws(ClientError) in try await client.send(ask(body), timeout: timeout)
+                    result: await result { () throws(ClientError) in
+                        try await client.send(ask(body), timeout: timeout, retry: retry)
                     }
                 )
             ]
         case 3, 4:
-            let handle = client.start(ask(body))
+            let handle = client.start(ask(body), retry: retry, waitsForReady: waits)
             try? await service.pass(delay)
             handle.cancel()
             return [Outcome(body: body, result: await result { () throws(ClientError) in try await handle.value })]
         case 5:
             let task = Task(executorPreference: service.network.executor) {
-                await result { () throws(ClientError) in try await client.send(ask(body)) }
+                await result { () throws(ClientError) in try await client.send(ask(body), retry: retry) }
             }
             if number % 2 == 0 { try? await service.pass(delay) }
             task.cancel()
             return [Outcome(body: body, result: await task.value)]
         case 6:
             let posted = await result { () throws(ClientError) in
-                try await client.post(ask(body))
+                try await client.post(ask(body), retry: retry)
                 return Frame(.response)
             }
             return [Outcome(body: body, isOneWay: true, result: posted)]
         default:
             let bodies = (0..<4).map { Bytes("\(number) \($0)") }
-            let results = await client.send(all: bodies.map { ask($0) })
+            let results = await client.send(all: bodies.map { ask($0) }, retry: retry, waitsForReady: waits)
             return zip(bodies, results).map { Outcome(body: $0, result: $1) }
         }
     }
@@ -238,6 +258,7 @@ private struct Life {
         var report = Report(fingerprint: network.fingerprint)
         judge(outcomes, received, &report)
         report.tally["late"] = facts.lateResponses
+        report.tally["retried"] = facts.retries
         report.tally["reconnected"] = max(0, facts.connection.links - 1)
         return report
     }
@@ -253,7 +274,11 @@ private struct Life {
     private func judge(_ outcomes: [Outcome], _ received: [Frame], _ report: inout Report) {
         let requests = received.filter { $0.kind == .request }
         let seen = Dictionary(requests.map { ($0.body, 1) }, uniquingKeysWith: +)
-        for (body, count) in seen { #expect(count == 1, "seed \(seed): \(String(body)) was sent \(count) times") }
+        for (body, count) in seen {
+            let number = UInt64(String(body).prefix { $0 != " " }) ?? 0
+            let limit = if case .idempotent(let attempts, _) = retry(of: number) { attempts } else { 1 }
+            #expect(count <= limit, "seed \(seed): \(String(body)) was sent \(count) times")
+        }
         for outcome in outcomes {
             let name = "seed \(seed), request \(String(outcome.body).prefix(4))"
             switch outcome.result {
@@ -261,7 +286,7 @@ private struct Life {
                 report.tally["success", default: 0] += 1
                 if outcome.isOneWay { continue }
                 #expect(reply.body == outcome.body, "\(name) got another's reply")
-                #expect(seen[outcome.body] == 1, "\(name) was answered but never received")
+                #expect(seen[outcome.body] != nil, "\(name) was answered but never received")
             case .failure(let error):
                 report.tally["\(error.code) \(error.fate)", default: 0] += 1
                 #expect(error.fate != .answered, "\(name): \(error)")

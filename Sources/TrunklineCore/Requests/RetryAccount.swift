@@ -1,0 +1,51 @@
+/// What a client's `RetryBudget` holds at present: a token bucket.
+///
+/// It is looked at when a request would be retried, and only then: what requests and time have added since the last look
+/// follows from a count of requests, which the client keeps anyway, and from a clock. So it costs a request nothing.
+///
+/// Invariant: until any instant, `withdrawn ≤ initial + share × requests + perSecond × elapsed`, and within any period
+/// no more than `maximumSaved` plus what the period added.
+package struct RetryAccount: Sendable {
+    /// In millionths of a retry, so that shares add up exactly.
+    private var balance: Int
+    private let capacity: Int
+    private let perRequest: Int
+    private let perSecond: Int
+    private var lastRequests = 0
+    private var lastTime: Instant?
+
+    private static let token = 1_000_000
+
+    package init(_ budget: RetryBudget) {
+        capacity = max(0, min(budget.maximumSaved, 1_000_000)) * Self.token
+        balance = min(capacity, max(0, min(budget.initial, 1_000_000)) * Self.token)
+        perRequest = Self.millionths(budget.share, atMost: 1_000)
+        perSecond = Self.millionths(budget.perSecond, atMost: 1_000_000)
+    }
+
+    /// `value`, which may be anything, also no number.
+    private static func millionths(_ value: Double, atMost limit: Double) -> Int {
+        value > 0 ? Int((min(value, limit) * Double(token)).rounded()) : 0
+    }
+
+    /// Whether a request may be retried at `now`, after `requests` requests in all; if so, it is paid for.
+    package mutating func withdraw(at now: Instant, requests: Int) -> Bool {
+        credit(now, requests)
+        guard balance >= Self.token else { return false }
+        balance -= Self.token
+        return true
+    }
+
+    private mutating func credit(_ now: Instant, _ requests: Int) {
+        let room = capacity - balance
+        let new = requests > lastRequests ? requests - lastRequests : 0
+        let (earned, overflow) = new.multipliedReportingOverflow(by: perRequest)
+        lastRequests += new
+        balance += overflow ? room : min(room, earned)
+        // Before the first look time has added nothing: a client that was idle for a day has no more than a new one.
+        let elapsed = lastTime.map { max(0, now.since($0).clampedNanoseconds) } ?? 0
+        lastTime = max(lastTime ?? now, now)
+        let timely = Double(elapsed) * Double(perSecond) / 1e9
+        balance += Int(min(Double(capacity - balance), timely))
+    }
+}

@@ -1,0 +1,89 @@
+import Testing
+import TrunklineCore
+
+@testable import Trunkline
+
+/// The table of `RetryPolicy`, line by line.
+@Suite struct TermsTests {
+    private static let codes: [ClientError.Code] = [
+        .cancelled, .timedOut, .connectionLost, .unavailable, .closed, .rejected, .protocolViolation, .invalidRequest,
+        .overloaded, .tlsFailed,
+    ]
+    private let now = Instant(nanoseconds: 1_000)
+
+    private func terms(_ retry: RetryPolicy, waitsForReady: Bool = true, deadline: Instant? = nil) -> Terms {
+        Terms(
+            retry,
+            waitsForReady: waitsForReady,
+            frame: Frame(.request),
+            deadline: deadline,
+            expectsResponse: true
+        )
+    }
+
+    private func next(_ terms: Terms, _ code: ClientError.Code, _ fate: ClientError.Fate = .unknown) -> Terms? {
+        var generator = SeededGenerator(seed: 1)
+        return terms.next(after: ClientError(code, fate, "failed"), at: now, using: &generator)
+    }
+
+    @Test(arguments: [RetryPolicy.never, .ifUnsent, .idempotent(attempts: 1), .idempotent(attempts: .min)], codes)
+    func onlyIdempotentRequestsAreTriedAgain(_ retry: RetryPolicy, _ code: ClientError.Code) {
+        #expect(next(terms(retry), code) == nil)
+        #expect(next(terms(retry), code, .notSent) == nil)
+    }
+
+    @Test(arguments: codes)
+    func onlyWhatAnotherLinkMendsIsTriedAgain(_ code: ClientError.Code) {
+        let isRetried = [.connectionLost, .protocolViolation, .unavailable].contains(code)
+        #expect((next(terms(.idempotent()), code) != nil) == isRetried)
+    }
+
+    @Test func aCallThatDoesNotWaitIsNotTriedAgainForWantOfALink() {
+        #expect(next(terms(.idempotent(), waitsForReady: false), .unavailable, .notSent) == nil)
+        #expect(next(terms(.idempotent(), waitsForReady: false), .connectionLost) != nil)
+    }
+
+    @Test func triesAreCounted() {
+        var terms = terms(.idempotent(attempts: 4))
+        for attempt in 2...4 {
+            guard let next = next(terms.awake, .connectionLost) else { return #expect(Bool(false), "try \(attempt)") }
+            #expect(next.attempt == attempt)
+            terms = next
+        }
+        #expect(next(terms.awake, .connectionLost) == nil)
+    }
+
+    @Test func theBackoffGrowsUpToItsCapAndEndsBeforeTheDeadline() {
+        let backoff = Backoff(base: .milliseconds(10), cap: .milliseconds(40))
+        for seed in 0..<200 as Range<UInt64> {
+            var generator = SeededGenerator(seed: seed)
+            var terms = terms(.idempotent(attempts: .max, backoff: backoff))
+            for longest in [10, 20, 40, 40, 40] as [Int64] {
+                let error = ClientError(.connectionLost, .unknown, "lost")
+                guard let next = terms.next(after: error, at: now, using: &generator), let until = next.restsUntil
+                else {
+                    return #expect(Bool(false), "not tried again")
+                }
+                #expect((0...longest * 1_000_000).contains(until.nanoseconds - now.nanoseconds))
+                terms = next.awake
+            }
+            let deadline = now.advanced(by: .milliseconds(5))
+            let hurried = self.terms(.idempotent(backoff: backoff), deadline: deadline)
+            let next = hurried.next(after: ClientError(.unavailable, .notSent, ""), at: now, using: &generator)
+            if let until = next?.restsUntil { #expect(until < deadline) }
+        }
+    }
+
+    @Test func whatWasOnceWrittenIsNeverCalledUnsentAgain() {
+        let unsent = ClientError(.cancelled, .notSent, "cancelled")
+        #expect(terms(.idempotent()).amended(unsent).fate == .notSent)
+        let neverWritten = next(terms(.idempotent()), .unavailable, .notSent)
+        #expect(neverWritten?.amended(unsent).fate == .notSent)
+        let written = next(terms(.idempotent()), .connectionLost, .unknown)
+        #expect(written?.amended(unsent).fate == .unknown)
+        #expect(written.flatMap { next($0.awake, .unavailable, .notSent) }?.amended(unsent).fate == .unknown)
+        let rejected = ClientError(.rejected, .answered, "no", response: Frame(.response, status: 7))
+        #expect(written?.amended(rejected).fate == .answered)
+        #expect(written?.amended(rejected).response?.status == 7)
+    }
+}

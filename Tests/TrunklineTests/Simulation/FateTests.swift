@@ -1,0 +1,232 @@
+import Testing
+import TrunklineCore
+import TrunklineIO
+import TrunklineTesting
+
+@testable import Trunkline
+
+/// What callers are told of their requests' fates, against what became of every byte.
+@Suite(.timeLimit(.minutes(2)))
+struct FateTests {
+    private static let bodies: [Bytes] = ["a", "bcd"]
+    /// Where the frames begin and end in the stream of bytes; the header has twelve.
+    private static let frames = [0..<13, 13..<28]
+
+    private struct Exchange {
+        var results: [Result<Frame, ClientError>]
+        /// Bytes that the client's kernel took before the link was reset.
+        var accepted: Int
+        /// Bytes that the server read, on all links.
+        var received: Int
+        /// Complete requests that the server read.
+        var requests: [Bytes]
+    }
+
+    /// Two requests and their replies on a link whose sockets take a byte at a time, and which is reset once they have
+    /// taken `count` in all.
+    private func exchange(seed: UInt64, resetAfter count: Int, _ policy: RetryPolicy) throws -> Exchange {
+        var conditions = NetworkConditions()
+        conditions.latency = .zero...(.zero)
+        conditions.sendBuffer = 1
+        let network = SimulatedNetwork(seed: seed, conditions: conditions)
+        return try network.runBlocking {
+            let server = try await network.startServer(at: "db:7000", speaking: .standard)
+            let client = Client(to: "db:7000", speaking: .standard, on: network.loops)
+            try await client.connect()
+            try await server.waitForConnections(1)
+            let saboteur = Saboteur(of: network, after: count)
+            let handles = Self.bodies.map { client.start(ask($0), retry: policy) }
+            network.loop.scheduleAtEndOfTurn(saboteur)
+            while !saboteur.isDone { await Task.yield() }
+            let replied = await server.journal.bytesSent
+            var results: [Result<Frame, ClientError>] = []
+            for handle in handles {
+                do throws(ClientError) {
+                    results.append(.success(try await handle.value))
+                } catch {
+                    results.append(.failure(error))
+                }
+            }
+            await client.close()
+            let journal = await server.journal
+            await server.stop()
+            return Exchange(
+                results: results,
+                accepted: saboteur.written - replied,
+                received: journal.bytesReceived,
+                requests: journal.requests.map(\.body)
+            )
+        }
+    }
+
+    /// As many as both requests and both replies have.
+    private static let allBytes = 0...56
+
+    @Test func theFateIsExactAtEveryByteAtWhichTheLinkMayBeReset() throws {
+        var seen: Set<Int> = []
+        for seed in 0..<6 as Range<UInt64> {
+            for count in Self.allBytes {
+                let exchange = try exchange(seed: seed, resetAfter: count, .never)
+                seen.insert(exchange.accepted)
+                for (frame, result) in zip(Self.frames, exchange.results) {
+                    let place =
+                        "seed \(seed), \(count) bytes, \(exchange.accepted) of requests, frame \(frame): \(result)"
+                    guard let error = result.error else {
+                        #expect(exchange.accepted >= frame.upperBound, "\(place)")
+                        continue
+                    }
+                    #expect(error.code == .connectionLost, "\(place)")
+                    let isTouched = exchange.accepted > frame.lowerBound
+                    #expect(error.fate == (isTouched ? .unknown : .notSent), "\(place)")
+                    if error.fate == .notSent { #expect(exchange.received <= frame.lowerBound, "\(place)") }
+                }
+            }
+        }
+        #expect(seen == Set(0...28))
+    }
+
+    @Test func whatIsUnsentGoesOutOnceAndWhatIsUnknownDoesNot() throws {
+        for seed in 0..<3 as Range<UInt64> {
+            for count in Self.allBytes {
+                let exchange = try exchange(seed: seed, resetAfter: count, .ifUnsent)
+                for ((frame, body), result) in zip(zip(Self.frames, Self.bodies), exchange.results) {
+                    let place =
+                        "seed \(seed), \(count) bytes, \(exchange.accepted) of requests, frame \(frame): \(result)"
+                    let times = exchange.requests.filter { $0 == body }.count
+                    if let error = result.error {
+                        #expect(error.fate == .unknown && exchange.accepted > frame.lowerBound, "\(place)")
+                        #expect(times <= 1, "\(place)")
+                    } else {
+                        #expect(times == 1, "\(place)")
+                    }
+                }
+            }
+        }
+    }
+
+    @Test func idempotentRequestsAllSucceed() throws {
+        for seed in 0..<3 as Range<UInt64> {
+            for count in Self.allBytes {
+                let exchange = try exchange(seed: seed, resetAfter: count, .idempotent())
+                let place = "seed \(seed), \(count) bytes, \(exchange.accepted) of requests"
+                #expect(exchange.results.allSatisfy { $0.error == nil }, "\(place)")
+                for body in Self.bodies {
+                    #expect((1...2).contains(exchange.requests.filter { $0 == body }.count), "\(place)")
+                }
+            }
+        }
+    }
+
+    // MARK: Fifty disconnects
+
+    private func disconnectFiftyTimes(seed: UInt64, _ retry: RetryPolicy) throws -> [(times: Int, error: ClientError?)]
+    {
+        var conditions = NetworkConditions()
+        conditions.sendBuffer = 300
+        conditions.receiveWindow = 300
+        let options = ClientOptions {
+            $0.reconnecting.policy = Backoff(base: .milliseconds(1), cap: .milliseconds(5))
+            $0.requests.timeout = nil
+            $0.requests.retry = retry
+            $0.requests.retryBudget = nil
+            $0.requests.maximumInFlight = 8
+            $0.outbound.highWatermark = 400
+        }
+        let network = SimulatedNetwork(seed: seed, conditions: conditions)
+        return try network.runBlocking {
+            let server = try await network.startServer(at: "db:7000", speaking: .standard) { _ in
+                .after(.milliseconds(4), .echo)
+            }
+            let client = Client(to: "db:7000", speaking: .standard, options: options, on: network.loops)
+            let bodies = (0..<1000).map { Bytes("\($0) " + String(repeating: "x", count: $0 % 100)) }
+            async let results = client.send(all: bodies.map { ask($0) })
+            var random = SeededGenerator(seed: seed)
+            var disconnect = 0
+            // Not every one meets a link: the client may not have noticed the one before yet.
+            while await client.statistics.connection.links < 50 {
+                disconnect += 1
+                try await client.connect()
+                try await network.clock.sleep(for: .milliseconds(Int.random(in: 0...15, using: &random)))
+                switch disconnect % 3 {
+                case 0: network.reset("db")
+                case 1: await server.disconnectAll()
+                default: await server.disconnectAll(reset: true)
+                }
+            }
+            let errors = await results.map(\.error)
+            let statistics = await client.statistics
+            #expect(statistics.connection.links >= 50, "seed \(seed): \(statistics)")
+            #expect(statistics.pending == 0)
+            await client.close()
+            let seen = Dictionary(await server.received.map { ($0.body, 1) }, uniquingKeysWith: +)
+            await server.stop()
+            return zip(bodies, errors).map { (seen[$0] ?? 0, $1) }
+        }
+    }
+
+    @Test(arguments: 0..<6 as Range<UInt64>)
+    func nothingQueuedIsLostByFiftyDisconnects(_ seed: UInt64) throws {
+        let outcomes = try disconnectFiftyTimes(seed: seed, .ifUnsent)
+        #expect(outcomes.count == 1000)
+        for (times, error) in outcomes {
+            #expect(times <= 1, "seed \(seed)")
+            guard let error else {
+                #expect(times == 1, "seed \(seed)")
+                continue
+            }
+            #expect(error.code == .connectionLost && error.fate == .unknown, "seed \(seed): \(error)")
+        }
+        // No more than were in flight each time.
+        #expect(outcomes.filter { $0.error != nil }.count <= 50 * 8)
+    }
+
+    @Test(arguments: 0..<6 as Range<UInt64>)
+    func idempotentRequestsOutliveFiftyDisconnects(_ seed: UInt64) throws {
+        let policy = RetryPolicy.idempotent(
+            attempts: 51,
+            backoff: Backoff(base: .milliseconds(1), cap: .milliseconds(5))
+        )
+        for (times, error) in try disconnectFiftyTimes(seed: seed, policy) {
+            #expect(error == nil, "seed \(seed)")
+            #expect(times >= 1, "seed \(seed)")
+        }
+    }
+}
+
+/// Resets the links of a network when its sockets have taken so many bytes. It looks after each turn of the loop.
+private final class Saboteur: LoopWork {
+    private struct Progress {
+        var lines = 0
+        var written = 0
+        var isDone = false
+    }
+
+    private let network: SimulatedNetwork
+    private let limit: Int
+    private let progress = Lock(Progress())
+
+    init(of network: SimulatedNetwork, after limit: Int) {
+        self.network = network
+        self.limit = limit
+        network.recordsTrace = true
+    }
+
+    var written: Int { progress.withLock { $0.written } }
+    var isDone: Bool { progress.withLock { $0.isDone } }
+
+    func runOnLoop() {
+        let trace = network.trace
+        let isDone = progress.withLock { progress in
+            for line in trace[progress.lines...] {
+                let words = line.split(separator: " ")  // time, what, link, amount
+                if words[1] == "write" { progress.written += Int(words[3]) ?? 0 }
+            }
+            progress.lines = trace.count
+            progress.isDone = progress.written >= limit
+            return progress.isDone
+        }
+        if !isDone { return network.loop.scheduleAtEndOfTurn(self) }
+        network.recordsTrace = false
+        network.reset("db")
+    }
+}

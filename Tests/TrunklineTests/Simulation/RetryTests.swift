@@ -1,0 +1,309 @@
+import Testing
+import TrunklineCore
+import TrunklineIO
+import TrunklineTesting
+
+@testable import Trunkline
+
+/// Requests that are sent again, and requests that are not, in virtual time.
+@Suite(.timeLimit(.minutes(1)))
+struct RetryTests {
+    /// Resets the link upon the first `count` requests, and echoes from then on.
+    private func resetting(_ count: Int) -> LoopbackServer.Handler {
+        let left = Countdown(count)
+        return { _ in left.next() ? .reset : .echo }
+    }
+
+    // MARK: Idempotent requests
+
+    @Test func anIdempotentRequestIsSentAgainWhenItsLinkIsLost() throws {
+        try simulate(handler: resetting(2)) { service, client in
+            let reply = try await client.send(ask("a"), retry: .idempotent(attempts: 3))
+            #expect(reply.body == "a")
+            #expect(await service.server.journal.requestCount == 3)
+            let statistics = await client.statistics
+            #expect(statistics.requests == 1)
+            #expect(statistics.retries == 2)
+            #expect(statistics.retriesRefused == 0)
+        }
+    }
+
+    @Test func itFailsAsItFailedLastWhenItsTriesAreUsedUp() throws {
+        try simulate(handler: resetting(5)) { service, client in
+            let error = await failure { () throws(ClientError) in
+                try await client.send(ask("a"), retry: .idempotent(attempts: 3))
+            }
+            #expect(error?.code == .connectionLost)
+            #expect(error?.fate == .unknown)
+            #expect(error?.message.hasSuffix("(try 3)") == true)
+            #expect(await service.server.journal.requestCount == 3)
+        }
+    }
+
+    @Test(arguments: [RetryPolicy.never, .ifUnsent, .idempotent(attempts: 1), .idempotent(attempts: -1)])
+    func othersFailWithTheirLink(_ policy: RetryPolicy) throws {
+        try simulate(handler: resetting(1)) { service, client in
+            let error = await failure { () throws(ClientError) in try await client.send(ask("a"), retry: policy) }
+            #expect(error?.code == .connectionLost)
+            #expect(error?.fate == .unknown)
+            try await expectEcho("b", by: client)
+            #expect(await service.server.received.map(\.body) == ["a", "b"])
+            #expect(await client.statistics.retries == 0)
+        }
+    }
+
+    @Test func aServerThatBreaksTheProtocolIsALostLinkToo() throws {
+        let left = Countdown(1)
+        let handler: LoopbackServer.Handler = { _ in left.next() ? .absurdLength : .echo }
+        try simulate(handler: handler) { _, client in
+            let reply = try await client.send(ask("a"), retry: .idempotent())
+            #expect(reply.body == "a")
+            #expect(await client.statistics.retries == 1)
+        }
+    }
+
+    @Test func everyKindOfCallIsSentAgain() throws {
+        let options = ClientOptions { $0.requests.retry = .idempotent(attempts: 4) }
+        try simulate(options: options, handler: resetting(3)) { service, client in
+            let handle = client.start(ask("handle"))
+            let results = await client.send(all: [ask("x"), ask("y")])
+            #expect(results.allSatisfy { $0.error == nil })
+            try await expectBody("handle", of: handle)
+            #expect(handle.state == .completed)
+            let read = try await client.send(Read())
+            #expect(read == "read")
+            try await client.post(ask("one-way"))
+        }
+    }
+
+    private struct Read: TypedRequest {
+        static let type: UInt32 = 0x410
+        static var retry: RetryPolicy? { .idempotent() }
+        func encode() -> Bytes { "read" }
+        static func decode(_ response: Frame) -> String { String(response.body) }
+    }
+
+    @Test func aTypeOfRequestSaysForAllCallsThatItMayBeSentAgain() throws {
+        try simulate(handler: resetting(1)) { _, client in
+            let read = try await client.send(Read())
+            #expect(read == "read")
+            #expect(await client.statistics.retries == 1)
+        }
+        try simulate(handler: resetting(1)) { _, client in
+            let error = await failure { () throws(ClientError) in
+                try await client.send(Read(), retry: .never)
+            }
+            #expect(error?.code == .connectionLost)
+        }
+    }
+
+    @Test func aRejectionIsAnAnswer() throws {
+        let handler: LoopbackServer.Handler = { _ in .status(5) }
+        try simulate(speaking: statusLayout, handler: handler) { service, client in
+            let error = await failure { () throws(ClientError) in
+                try await client.send(ask("a"), retry: .idempotent(attempts: 5))
+            }
+            #expect(error?.code == .rejected)
+            #expect(await service.server.journal.requestCount == 1)
+        }
+    }
+
+    // MARK: One deadline, one caller
+
+    @Test func retriesHaveTheDeadlineOfTheCall() throws {
+        let backoff = Backoff(base: .milliseconds(1), cap: .milliseconds(1))
+        let options = ClientOptions {
+            $0.reconnecting.policy = Backoff(base: .milliseconds(1), cap: .milliseconds(1))
+            $0.requests.retryBudget = nil
+        }
+        try simulate(options: options, handler: { _ in .after(.milliseconds(300), .reset) }) { service, client in
+            try await client.connect()
+            let began = service.now
+            let error = await failure { () throws(ClientError) in
+                try await client.send(
+                    ask("a"),
+                    timeout: .seconds(1),
+                    retry: .idempotent(attempts: .max, backoff: backoff)
+                )
+            }
+            let took = service.now - began
+            #expect(error?.code == .timedOut)
+            #expect(error?.fate == .unknown)
+            #expect(took == .seconds(1))
+            #expect(await service.server.journal.requestCount == 4)
+            try await service.pass(.seconds(60))
+            #expect(await service.server.journal.requestCount == 4)
+        }
+    }
+
+    /// A try that could not begin in time would only hide why the request failed, and let its caller wait for it.
+    @Test func aBackoffThatEndsAfterTheDeadlineIsNotBegun() throws {
+        try simulate(handler: resetting(1)) { service, client in
+            try await client.connect()
+            let began = service.now
+            let long = Backoff(base: .seconds(100_000), cap: .seconds(100_000))
+            let error = await failure { () throws(ClientError) in
+                try await client.send(ask("a"), retry: .idempotent(attempts: 5, backoff: long))
+            }
+            #expect(error?.code == .connectionLost)
+            let took = service.now - began
+            #expect(took < .seconds(1))
+            #expect(await client.statistics.retries == 0)
+        }
+    }
+
+    /// It was written once, and its second try had not begun: as unsent as that try is, the server may have done it.
+    @Test func aRequestThatIsGivenUpBetweenTwoTriesIsUnknown() throws {
+        let long = Backoff(base: .seconds(5), cap: .seconds(5))
+        try simulate(seed: 3, handler: resetting(1)) { service, client in
+            let handle = client.start(ask("a"), retry: .idempotent(attempts: 2, backoff: long))
+            let other = client.start(ask("b"), timeout: .seconds(600), retry: .idempotent(attempts: 2, backoff: long))
+            try await service.server.waitForRequests(1)
+            try await service.pass(.milliseconds(20))
+            #expect(handle.state == .queued)
+            #expect(handle.serial == nil)
+            handle.cancel()
+            let error = await failure(of: handle)
+            #expect(error?.code == .cancelled)
+            #expect(error?.fate == .unknown)
+            try await expectBody("b", of: other)
+            try await service.pass(.seconds(60))
+            #expect(await service.server.received.filter { $0.body == "a" }.count <= 1)
+        }
+    }
+
+    @Test func closingEndsThoseWhoRest() throws {
+        let long = Backoff(base: .seconds(5), cap: .seconds(5))
+        for closesNow in [true, false] {
+            try simulate(handler: resetting(1)) { service, client in
+                let policy = RetryPolicy.idempotent(attempts: 2, backoff: long)
+                let handle = client.start(ask("a"), timeout: .seconds(60), retry: policy)
+                try await service.server.waitForRequests(1)
+                try await service.pass(.milliseconds(20))
+                if closesNow {
+                    await client.closeNow()
+                    let error = await failure(of: handle)
+                    #expect(error?.code == .closed)
+                    #expect(error?.fate == .unknown)
+                } else {
+                    // In good order: it is one of those that are out.
+                    await client.close()
+                    try await expectBody("a", of: handle)
+                }
+            }
+        }
+    }
+
+    // MARK: The budget
+
+    @Test func withoutATokenARequestFailsAsItWould() throws {
+        let options = ClientOptions {
+            $0.requests.retryBudget = RetryBudget()
+            $0.requests.retryBudget?.initial = 3
+            $0.requests.retryBudget?.share = 0
+            $0.requests.retryBudget?.perSecond = 0
+        }
+        try simulate(options: options, handler: { _ in .noReply }) { service, client in
+            try await client.connect()
+            let requests = (0..<10).map { ask($0) }
+            async let results = client.send(all: requests, timeout: .seconds(30), retry: .idempotent(attempts: 2))
+            try await service.server.waitForRequests(10)
+            service.network.reset("db")
+            try await service.server.waitForRequests(13)
+            service.network.reset("db")
+            let errors = await results.map(\.error)
+            #expect(errors.allSatisfy { $0?.code == .connectionLost && $0?.fate == .unknown })
+            let statistics = await client.statistics
+            #expect(statistics.retries == 3)
+            #expect(statistics.retriesRefused == 7)
+        }
+    }
+
+    // MARK: No server
+
+    @Test func anIdempotentRequestOutlivesTheLimitOnAttempts() throws {
+        let options = ClientOptions {
+            $0.reconnecting.maximumAttempts = 2
+            $0.requests.retryBudget?.initial = 0
+            $0.requests.retryBudget?.perSecond = 0
+        }
+        try simulate(options: options) { service, client in
+            service.network.refuseConnections(to: "db")
+            let error = await failure { () throws(ClientError) in try await client.send(ask("usual")) }
+            #expect(error?.code == .unavailable)
+            #expect(error?.fate == .notSent)
+            let policy = RetryPolicy.idempotent(attempts: 50, backoff: Backoff(base: .seconds(1), cap: .seconds(1)))
+            let handle = client.start(ask("patient"), timeout: .seconds(60), retry: policy)
+            try await service.pass(.seconds(5))
+            service.network.acceptConnections(to: "db")
+            // Nothing of it was sent before: no token is asked for, and there is none.
+            try await expectBody("patient", of: handle)
+            #expect(await client.statistics.retries > 1)
+            #expect(await service.server.received.map(\.body) == ["patient"])
+        }
+    }
+
+    @Test func itFailsUnsentWhenItNeverWasSent() throws {
+        let options = ClientOptions { $0.reconnecting.maximumAttempts = 1 }
+        try simulate(options: options) { service, client in
+            service.network.refuseConnections(to: "db")
+            let error = await failure { () throws(ClientError) in
+                try await client.send(ask("a"), retry: .idempotent(attempts: 3))
+            }
+            #expect(error?.code == .unavailable)
+            #expect(error?.fate == .notSent)
+            #expect((error?.cause as? TransportError)?.code == .refused)
+            #expect(await client.statistics.retries == 2)
+        }
+    }
+
+    /// Those who rest do not wait for the server: when others are told that there is none, they go on resting, and have
+    /// one timer still.
+    @Test func thoseWhoRestAreNotToldThatThereIsNoServer() throws {
+        let options = ClientOptions { $0.reconnecting.maximumAttempts = 1 }
+        let long = Backoff(base: .seconds(20), cap: .seconds(20))
+        try simulate(seed: 2, options: options, handler: resetting(1)) { service, client in
+            let policy = RetryPolicy.idempotent(attempts: 2, backoff: long)
+            let handle = client.start(ask("resting"), timeout: .seconds(60), retry: policy)
+            try await service.server.waitForRequests(1)
+            service.network.refuseConnections(to: "db")
+            try await service.pass(.milliseconds(500))
+            let error = await failure { () throws(ClientError) in try await client.send(ask("b")) }
+            #expect(error?.code == .unavailable)
+            service.network.acceptConnections(to: "db")
+            try await expectBody("resting", of: handle)
+            #expect(await client.statistics.retries == 1)
+        }
+    }
+}
+
+extension Result {
+    /// The error of a failure.
+    var error: Failure? {
+        if case .failure(let error) = self { error } else { nil }
+    }
+}
+
+/// Tells so many times that it is not over yet.
+final class Countdown: Sendable {
+    private let left: Lock<Int>
+
+    init(_ count: Int) { left = Lock(count) }
+
+    func next() -> Bool {
+        left.withLock { left in
+            left -= 1
+            return left >= 0
+        }
+    }
+}
+
+/// The standard layout with a status.
+private let statusLayout = FrameLayout {
+    Field.type(UInt32.self)
+    Field.serial(UInt32.self)
+    Field.status(UInt32.self)
+    Field.length(UInt32.self, counting: .body)
+    Field.body
+}
+.roles(ping: 0x1, push: 0x2...0x400, cancel: 0x401, serials: 50...)
