@@ -6,11 +6,13 @@ package final class SocketEventLoop: EventLoop {
     private let posted = Lock(Posted())
     private let thread = Atomic<UInt>(0)
     private let wakeDescriptor: Int32
+    private let resolver: Resolver
     private let taskFace = TaskFace()
     /// Unsafe for the compiler, safe in truth: touched only by the loop's thread, which `assertCurrent` checks.
     nonisolated(unsafe) private var state: State
 
-    init(name: String, mechanism: EventLoops.Mechanism) {
+    init(name: String, mechanism: EventLoops.Mechanism, resolver: Resolver = .shared) {
+        self.resolver = resolver
         let poller: any Poller
         #if os(Linux)
             poller = mechanism == .epoll ? EpollPoller() : PollPoller()
@@ -97,20 +99,21 @@ package final class SocketEventLoop: EventLoop {
     package func resolve(
         _ host: String,
         port: UInt16,
-        completion: @escaping @Sendable (Result<[SocketAddress], TransportError>) -> Void
-    ) {
-        if let literal = literalAddress(host, port: port) {
-            schedule(Completion { completion(.success([literal])) })
-        } else {
-            // The system's resolver blocks: it gets a thread of its own, which ends with the answer.
-            let code = startThread(named: "trunkline-dns") {
-                let result = lookUp(host, port: port)
-                self.schedule(Completion { completion(result) })
-            }
-            guard code != 0 else { return }
-            let error = transportError(code, "starting a thread to resolve \(host)")
-            schedule(Completion { completion(.failure(error)) })
+        family: AddressFamily,
+        completion: @escaping NameLookup.Completion
+    ) -> NameLookup {
+        let lookup = NameLookup(completion)
+        // Held weakly: who lets go of the look-up is told nothing.
+        let finish: NameLookup.Completion = { [weak lookup] answer in
+            self.schedule(Completion { [weak lookup] in lookup?.finish(answer) })
         }
+        if let literal = literalAddress(host, port: port) {
+            finish(.success(literal.family == family ? [literal] : []))
+        } else {
+            let ticket = resolver.resolve(host, port: port, family: family, completion: finish)
+            lookup.onCancel { [resolver] in resolver.cancel(ticket) }
+        }
+        return lookup
     }
 
     package func connect(

@@ -11,6 +11,7 @@ extension Connection {
         greeting = Greeting(session: session, deadline: deadline, matching: codec.matching)
         arm(at: deadline)
         updateReading()
+        publishState()
         let greeter = Greeter(endpoint: endpoint, session: session, connection: self)
         // Not structured: it begins on the loop, where nobody can await it, and it ends with the link: `endGreeting`
         // cancels it. What it reports too late carries an old session number.

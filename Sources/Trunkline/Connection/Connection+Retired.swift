@@ -6,7 +6,7 @@ extension Connection {
     /// The link takes no new requests from now on: those that have started on it finish there, or meet their deadline;
     /// the others go out on the next one.
     func retire(_ cause: DisconnectCause) {
-        guard let current = link, current.isEstablished, greeting == nil else { return }
+        guard let current = link, greeting == nil else { return }
         guard let owner else { return lose(LocalClosure()) }
         link = nil
         let unstarted = outbound.level.unstarted

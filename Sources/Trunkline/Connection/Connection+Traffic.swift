@@ -8,16 +8,12 @@ extension Connection {
     /// How much is read in one go, so that writing and timers get their turn.
     private static let readBudget = 1024 * 1024
 
-    /// The socket of a link that is ready. A copy of the whole link would make its codec and its buffer be copied with
-    /// the next change.
-    private var establishedTransport: (any Transport)? { link?.isEstablished == true ? link?.transport : nil }
-
     /// The socket of a link that carries requests.
-    private var readyTransport: (any Transport)? { greeting == nil ? establishedTransport : nil }
+    private var readyTransport: (any Transport)? { greeting == nil ? link?.transport : nil }
 
     /// Reads until the socket is empty or the budget is spent, decodes every complete frame and hands them over.
     func read() {
-        guard let transport = establishedTransport else { return }
+        guard let transport = link?.transport else { return }
         var budget = Self.readBudget
         var ending: (any Error)?
         loop.withReceiveMemory { self.link?.received.borrow(&$0) }
@@ -54,7 +50,7 @@ extension Connection {
 
     /// Reading goes on while somebody wants frames; otherwise TCP pushes back on the server.
     func updateReading() {
-        guard let transport = establishedTransport else { return }
+        guard let transport = link?.transport else { return }
         if let greeting {
             transport.isReading = greeting.inbox.count < Greeting.maximumInbox
         } else {
