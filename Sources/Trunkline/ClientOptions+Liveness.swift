@@ -1,24 +1,34 @@
 extension ClientOptions {
     /// Noticing that a link is dead although nobody said so.
+    ///
+    /// With `.pingPong` that takes `interval + deadline` from the last byte at most: the link is replaced, and requests
+    /// written to it fail with `connectionLost`, fate `unknown`, cause `TransportError.halfOpen`. A link whose reading is
+    /// suspended (by a subscriber's `.suspendReading`, or because nobody asks a connection for its `frames`) is not
+    /// judged: its silence counts from when reading goes on. Nor is one given up at once after process or machine slept:
+    /// it is pinged first, with the whole deadline.
     public struct Liveness: Sendable {
         /// What is sent on a link that is quiet.
         public enum Heartbeat: Sendable, Hashable {
             /// Nothing.
             case none
-            /// A ping that the server does not answer: for servers that want to hear from us.
+            /// A ping after every interval in which we wrote nothing, and no answer is expected: for servers that want to
+            /// hear from us.
             case oneWay
-            /// A ping that the server answers; a link whose server does not is replaced.
+            /// A ping after every interval in which nothing came in. The server answers; a link that stays silent is
+            /// replaced.
             case pingPong
         }
 
         /// What is sent on a link that is quiet. Default `.pingPong`; in protocols whose codec has no ping, none.
         public var heartbeat = Heartbeat.pingPong
-        /// For how long nothing must have come in for a ping to go out. Default 30 s.
+        /// For how long nothing must have come in, with `.oneWay` gone out, for a ping to be sent. Default 30 s, at least
+        /// 1 ms, as are the others.
         public var interval: Duration = .seconds(30)
-        /// How long a ping may stay without any sign of life. Default 10 s.
+        /// How long a ping may stay without any sign of life: a byte received, or one taken by the server from a full
+        /// socket behind which the ping waits. Default 10 s.
         public var deadline: Duration = .seconds(10)
-        /// A request unanswered for so long on a link that is otherwise silent makes a ping go out at once; `nil` for
-        /// never. Default 5 s. Only the ping's silence costs the link, never the request's.
+        /// A request unanswered for so long on a link that was silent since makes a ping go out at once; `nil` for never.
+        /// Default 5 s. Only the ping's silence costs the link, never the request's. With `.pingPong` only.
         public var probeAfter: Duration? = .seconds(5)
     }
 }

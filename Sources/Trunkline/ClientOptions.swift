@@ -1,15 +1,5 @@
 /// How a client or a connection behaves. The defaults suit a server that talks to another in the same region.
 public struct ClientOptions: Sendable {
-    /// Establishing links.
-    public struct Connecting: Sendable {
-        /// From the start of an attempt until its link is ready, name resolution included. Default 3 s.
-        public var timeout: Duration = .seconds(3)
-        /// Sends small segments at once (TCP_NODELAY). Default true.
-        public var noDelay = true
-        /// Lets the kernel probe an idle server (SO_KEEPALIVE). Default true.
-        public var keepAlive = true
-    }
-
     /// Requests and their responses.
     public struct Requests: Sendable {
         /// From the call until the response, for calls that do not say otherwise; `nil` for no limit. Default 8 s.

@@ -29,18 +29,23 @@ package protocol EventLoop: SerialExecutor, TaskExecutor {
 
     // MARK: On the loop only
 
+    /// What time it was when this turn began to look at its sockets; costs no system call.
+    var turnTime: Instant { get }
+
     /// Runs `work` once, after everything else of this turn.
     func scheduleAtEndOfTurn(_ work: any LoopWork)
 
     /// Lets `timer` fire once at `deadline` instead of whenever it was to fire; `nil` disarms it.
     func arm(_ timer: LoopTimer, at deadline: Instant?)
 
-    /// Finds the addresses of `host` and calls `completion` with them on the loop, never before returning.
+    /// Finds the addresses of `host` in one family and calls `completion` with them on the loop, never before returning
+    /// and never after the look-up was cancelled. No address is an answer like any other.
     func resolve(
         _ host: String,
         port: UInt16,
-        completion: @escaping @Sendable (Result<[SocketAddress], TransportError>) -> Void
-    )
+        family: AddressFamily,
+        completion: @escaping NameLookup.Completion
+    ) -> NameLookup
 
     /// Begins to connect to `address`; `handler` hears `.connected` or `.connectFailed`, never before this returns.
     ///
@@ -67,6 +72,8 @@ package protocol EventLoop: SerialExecutor, TaskExecutor {
 extension EventLoop {
     package func expectNews() {}
 
+    package var turnTime: Instant { now }
+
     package var taskExecutor: any TaskExecutor { self }
     package var callbackExecutor: (any TaskExecutor)? { nil }
 }
@@ -75,16 +82,6 @@ extension EventLoop {
 package protocol LoopWork: AnyObject, Sendable {
     /// Called on the loop.
     func runOnLoop()
-}
-
-/// Options of a TCP socket.
-package struct SocketOptions: Sendable, Hashable {
-    /// Sends small segments at once (TCP_NODELAY).
-    package var noDelay = true
-    /// The kernel probes an idle peer (SO_KEEPALIVE).
-    package var keepAlive = true
-
-    package init() {}
 }
 
 /// One connecting or connected socket. Confined to its loop.

@@ -32,6 +32,11 @@ public struct EventLoops: Sendable {
         loops = Loops((0..<max(1, count)).map { SocketEventLoop(name: "trunkline-\($0)", mechanism: mechanism) })
     }
 
+    /// Starts a thread whose names are resolved by `resolver`: for tests.
+    package init(mechanism: Mechanism = .systemDefault, resolvingBy resolver: Resolver) {
+        loops = Loops([SocketEventLoop(name: "trunkline-0", mechanism: mechanism, resolver: resolver)])
+    }
+
     /// A set of one loop that exists already.
     package init(_ loop: any EventLoop) { loops = Loops([loop]) }
 

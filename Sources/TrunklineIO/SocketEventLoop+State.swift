@@ -21,6 +21,7 @@ extension SocketEventLoop {
     struct State {
         let poller: any Poller
         var timers = TimerQueue()
+        var turnTime = Instant(nanoseconds: 0)
         var jobs: [Job] = []
         var work: [any LoopWork] = []
         var atEndOfTurn: [any LoopWork] = []

@@ -6,11 +6,13 @@ package final class SocketEventLoop: EventLoop {
     private let posted = Lock(Posted())
     private let thread = Atomic<UInt>(0)
     private let wakeDescriptor: Int32
+    private let resolver: Resolver
     private let taskFace = TaskFace()
     /// Unsafe for the compiler, safe in truth: touched only by the loop's thread, which `assertCurrent` checks.
     nonisolated(unsafe) private var state: State
 
-    init(name: String, mechanism: EventLoops.Mechanism) {
+    init(name: String, mechanism: EventLoops.Mechanism, resolver: Resolver = .shared) {
+        self.resolver = resolver
         let poller: any Poller
         #if os(Linux)
             poller = mechanism == .epoll ? EpollPoller() : PollPoller()
@@ -74,6 +76,11 @@ package final class SocketEventLoop: EventLoop {
         assert(isCurrent, "to be called on the loop only")
     }
 
+    package var turnTime: Instant {
+        assertCurrent()
+        return unsafe state.turnTime
+    }
+
     package func scheduleAtEndOfTurn(_ work: any LoopWork) {
         assertCurrent()
         unsafe state.atEndOfTurn.append(work)
@@ -92,20 +99,21 @@ package final class SocketEventLoop: EventLoop {
     package func resolve(
         _ host: String,
         port: UInt16,
-        completion: @escaping @Sendable (Result<[SocketAddress], TransportError>) -> Void
-    ) {
-        if let literal = literalAddress(host, port: port) {
-            schedule(Completion { completion(.success([literal])) })
-        } else {
-            // The system's resolver blocks: it gets a thread of its own, which ends with the answer.
-            let code = startThread(named: "trunkline-dns") {
-                let result = lookUp(host, port: port)
-                self.schedule(Completion { completion(result) })
-            }
-            guard code != 0 else { return }
-            let error = transportError(code, "starting a thread to resolve \(host)")
-            schedule(Completion { completion(.failure(error)) })
+        family: AddressFamily,
+        completion: @escaping NameLookup.Completion
+    ) -> NameLookup {
+        let lookup = NameLookup(completion)
+        // Held weakly: who lets go of the look-up is told nothing.
+        let finish: NameLookup.Completion = { [weak lookup] answer in
+            self.schedule(Completion { [weak lookup] in lookup?.finish(answer) })
         }
+        if let literal = literalAddress(host, port: port) {
+            finish(.success(literal.family == family ? [literal] : []))
+        } else {
+            let ticket = resolver.resolve(host, port: port, family: family, completion: finish)
+            lookup.onCancel { [resolver] in resolver.cancel(ticket) }
+        }
+        return lookup
     }
 
     package func connect(
@@ -157,6 +165,7 @@ package final class SocketEventLoop: EventLoop {
 
     private func run() -> Never {
         thread.store(currentThread(), ordering: .relaxed)
+        unsafe state.turnTime = now
         while true {
             runPosted()
             if unsafe !state.atEndOfTurn.isEmpty {
@@ -167,6 +176,7 @@ package final class SocketEventLoop: EventLoop {
             }
             runEndOfTurn()
             if !awaitNews() { waitForSockets() }
+            unsafe state.turnTime = now
             runReady()
             runTimers()
         }
@@ -280,8 +290,8 @@ package final class SocketEventLoop: EventLoop {
     }
 
     private func runTimers() {
-        guard let next = unsafe state.timers.next, next <= now else { return }
-        let now = now
+        // Timers that came due while the sockets were served are the next turn's.
+        let now = turnTime
         while let timer = unsafe state.timers.popDue(at: now) { timer.fire() }
     }
 }

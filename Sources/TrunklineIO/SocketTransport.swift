@@ -57,6 +57,11 @@ final class SocketTransport: Transport, WatchedSocket {
         guard descriptor >= 0 else { return report(.connectFailed(transportError(errno, doing))) }
         loop.register(self, id: id)
         apply(options, to: descriptor, for: address)
+        if let source = options.sourceAddress, address.family != nil,
+            let error = bindSource(descriptor, to: source, doing: doing)
+        {
+            return report(.connectFailed(error))
+        }
         let code = unsafe withSockaddr(address) { pointer, length in
             unsafe systemConnect(descriptor, pointer, length) == 0 ? 0 : errno
         }
@@ -77,6 +82,9 @@ final class SocketTransport: Transport, WatchedSocket {
     }
 
     private var connectingTo: SocketAddress?
+
+    /// For asking the system about it.
+    var openDescriptor: Int32? { descriptor >= 0 ? descriptor : nil }
 
     /// Tells the handler soon: never before `connect` has returned the transport.
     private func report(_ event: TransportEvent) {

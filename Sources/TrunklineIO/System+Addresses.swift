@@ -8,7 +8,7 @@ package import TrunklineCore
     import Darwin
 #endif
 
-// Socket addresses as the system writes them, and the system's resolver.
+// Socket addresses as the system writes them, and the system's look-up of names.
 
 /// Calls `body` with `address` as the system writes it; `nil` when it cannot be written (a path too long).
 func withSockaddr<Result>(
@@ -77,33 +77,37 @@ func localAddress(_ descriptor: Int32) -> SocketAddress? {
     }
 }
 
-/// Asks the system for the addresses of `host`. Blocks, perhaps for many seconds: never to be called on a loop.
-func lookUp(_ host: String, port: UInt16) -> Result<[SocketAddress], TransportError> {
+/// Asks the system for the addresses of `host` in one family, with port 0. Blocks, perhaps for many seconds: never to be
+/// called on a loop.
+///
+/// Without AI_ADDRCONFIG: it does not count loopback addresses, so that on a host that has no others even `localhost`
+/// would be unknown. An address of a family that has no route fails at once and costs nothing.
+@Sendable
+func systemLookUp(_ host: String, _ family: AddressFamily) -> NameLookup.Answer {
+    func failure(_ reason: String) -> NameLookup.Answer {
+        .failure(TransportError(.nameResolutionFailed, "resolving \(host): \(reason)"))
+    }
+    // The system would see the name end at a zero byte, and find another host.
+    guard !host.isEmpty, !host.utf8.contains(0) else { return failure("it is no name") }
     var hints = unsafe addrinfo()
+    unsafe hints.ai_family = family == .ipv4 ? AF_INET : AF_INET6
     #if os(Linux)
         unsafe hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
     #else
         unsafe hints.ai_socktype = SOCK_STREAM
     #endif
     var list: UnsafeMutablePointer<addrinfo>?
-    let code = unsafe getaddrinfo(host, String(port), &hints, &list)
+    let code = unsafe getaddrinfo(host, nil, &hints, &list)
     guard code == 0 else {
-        let reason = unsafe gai_strerror(code).map { unsafe String(cString: $0) } ?? "error \(code)"
-        return .failure(TransportError(.nameResolutionFailed, "resolving \(host): \(reason)"))
+        if code == EAI_SYSTEM { return failure(systemMessage(errno)) }
+        return failure(unsafe gai_strerror(code).map { unsafe String(cString: $0) } ?? "error \(code)")
     }
     defer { unsafe freeaddrinfo(list) }
     var addresses: [SocketAddress] = []
     var next = unsafe list
     while let entry = unsafe next {
-        if let raw = unsafe entry.pointee.ai_addr, let address = unsafe readSockaddr(raw),
-            !addresses.contains(address)
-        {
-            addresses.append(address)
-        }
+        if let raw = unsafe entry.pointee.ai_addr, let address = unsafe readSockaddr(raw) { addresses.append(address) }
         unsafe next = entry.pointee.ai_next
-    }
-    guard !addresses.isEmpty else {
-        return .failure(TransportError(.nameResolutionFailed, "resolving \(host): no address"))
     }
     return .success(addresses)
 }

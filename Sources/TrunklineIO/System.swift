@@ -144,13 +144,6 @@ func setOption(_ descriptor: Int32, _ level: Int32, _ name: Int32, _ value: Int3
     unsafe setsockopt(descriptor, level, name, &value, socklen_t(MemoryLayout<Int32>.size))
 }
 
-/// Applies what `options` ask for; Unix domain sockets have none of these.
-func apply(_ options: SocketOptions, to descriptor: Int32, for address: SocketAddress) {
-    if case .unix = address { return }
-    setOption(descriptor, Int32(IPPROTO_TCP), Int32(TCP_NODELAY), options.noDelay ? 1 : 0)
-    setOption(descriptor, SOL_SOCKET, SO_KEEPALIVE, options.keepAlive ? 1 : 0)
-}
-
 /// The error that a finished `connect` left on the socket; 0 for success.
 func pendingError(_ descriptor: Int32) -> Int32 {
     var code: Int32 = 0

@@ -25,7 +25,7 @@ extension Client: @preconcurrency ConnectionOwner {
             for frame in frames {
                 if frame.kind == .response {
                     exchange.answer(frame, onLinkBefore: end)
-                } else if frame.kind != .ping, frame.kind != .goAway {
+                } else if frame.kind != .ping, frame.kind != .pong, frame.kind != .goAway {
                     receive(frame)
                 }
             }
@@ -41,6 +41,8 @@ extension Client: @preconcurrency ConnectionOwner {
         finish()
     }
 
+    func hasUnanswered(at positions: Range<OutboundPosition>) -> Bool { exchange.table.hasUnanswered(at: positions) }
+
     /// A frame that is no response.
     private func receive(_ frame: Frame) {
         switch frame.kind {
@@ -48,9 +50,10 @@ extension Client: @preconcurrency ConnectionOwner {
             exchange.count(\.pushes)
             for channel in channels where channel.wants(frame) { channel.offer(frame) }
             if channels.contains(where: \.suspendsReading) { updateReading() }
-        case .ping:
-            if let pong = codec.pong(answering: frame) { exchange.answerPing(with: pong) }
-        case .pong, .response: break  // a sign of life, which every byte is
+        case .ping, .pong:
+            let meaning = connection.assumeIsolated { $0.heartbeatReceived(frame) }
+            if meaning == .question, let pong = codec.pong(answering: frame) { exchange.answerPing(with: pong) }
+        case .response: break  // handled before
         case .part, .request, .cancel, .goAway: exchange.count(\.unexpectedFrames)
         }
     }

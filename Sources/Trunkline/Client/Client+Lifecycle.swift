@@ -69,7 +69,7 @@ extension Client {
         guard phase == .open else {
             return suspension.resume(returning: ClientError(.closed, .notSent, "the client is closed"))
         }
-        let isReady = connection.assumeIsolated { $0.link?.isEstablished ?? false }
+        let isReady = connection.assumeIsolated { $0.isReady }
         guard !isReady else { return suspension.resume(returning: nil) }
         connectWaiters[id] = suspension
         connection.assumeIsolated { $0.want() }

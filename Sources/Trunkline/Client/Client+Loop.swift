@@ -122,7 +122,7 @@ extension Client: @preconcurrency MailboxOwner {
             ClientError(
                 code,
                 .notSent,
-                connection.link?.isEstablished == true ? message : "\(message); there was no link",
+                connection.isReady ? message : "\(message); there was no link",
                 endpoint: connection.attempts.last?.endpoint,
                 attempts: connection.attempts,
                 cause: connection.lastCause

@@ -130,6 +130,9 @@ public actor Client {
         public var heldSerials = 0
     }
 
+    /// How long pings take on the present link; `nil` before the first pong.
+    public var roundTripTime: RoundTripTime? { connection.assumeIsolated { $0.roundTripTime } }
+
     /// Counts since the client was made.
     public var statistics: Statistics {
         var counters = exchange.counters

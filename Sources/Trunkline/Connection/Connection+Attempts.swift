@@ -58,10 +58,11 @@ extension Connection {
 
     /// Drops what there is of an attempt that is not wanted any more.
     func abandonAttempt() {
-        untriedAddresses = []
-        guard let abandoned = link, !abandoned.isEstablished || greeting != nil else { return }
+        endRace()
+        // A link that greets is the attempt's; any other is ready.
+        guard greeting != nil else { return }
         endGreeting(ClientError(.connectionLost, .notSent, "the attempt was given up"))
-        abandoned.transport.close()
+        link?.transport.close()
         link = nil
     }
 
@@ -70,68 +71,17 @@ extension Connection {
         statistics.attempts += 1
         attemptDeadline = loop.now.advanced(by: options.connecting.timeout)
         arm(at: attemptDeadline)
-        switch attempt.endpoint.target {
-        case .unix(let path):
-            untriedAddresses = [.unix(path: path)]
-            tryNextAddress(attempt, after: nil)
-        case .host(let host, let port):
-            loop.resolve(host, port: port) { [weak self] result in
-                self?.assumeIsolated { $0.resolved(attempt, result) }
-            }
-        }
-    }
-
-    private func resolved(
-        _ attempt: ReconnectMachine.Attempt,
-        _ result: Result<[SocketAddress], TransportError>
-    ) {
-        guard machine.state == .connecting(attempt) else { return }  // the answer came too late
-        switch result {
-        case .success(let addresses):
-            untriedAddresses = addresses
-            tryNextAddress(attempt, after: nil)
-        case .failure(let error): attemptFailed(attempt.id, error)
-        }
-    }
-
-    private func tryNextAddress(_ attempt: ReconnectMachine.Attempt, after error: TransportError?) {
-        link?.transport.close()
-        link = nil
-        guard !untriedAddresses.isEmpty else {
-            let error = error ?? TransportError(.nameResolutionFailed, "\(attempt.endpoint) has no address")
-            return attemptFailed(attempt.id, error)
-        }
-        // Each address has its share of what is left of the time, so that one that swallows packets does not use it up.
-        let now = loop.now
-        arm(at: now.advanced(by: attemptDeadline.since(now) / untriedAddresses.count))
-        var socketOptions = SocketOptions()
-        socketOptions.noDelay = options.connecting.noDelay
-        socketOptions.keepAlive = options.connecting.keepAlive
-        let transport = loop.connect(to: untriedAddresses.removeFirst(), options: socketOptions, handler: self)
-        link = Link(
-            session: attempt.id,
-            attempt: attempt.number,
-            endpoint: attempt.endpoint,
-            transport: transport,
-            codec: codec
-        )
-    }
-
-    /// The time of an address, or of the whole attempt, is over.
-    func attemptTimedOut(_ attempt: ReconnectMachine.Attempt) {
-        let message = "connecting to \(attempt.endpoint): no link within \(options.connecting.timeout)"
-        let error = TransportError(.timedOut, message)
-        if untriedAddresses.isEmpty { attemptFailed(attempt.id, error) } else { tryNextAddress(attempt, after: error) }
+        beginRace(attempt)
     }
 
     func attemptFailed(_ id: UInt64, _ error: any Error) {
         guard case .connecting(let attempt) = machine.state, attempt.id == id else { return }
-        let isGreeting = greeting != nil
+        let phase: DisconnectReport.Phase =
+            greeting != nil ? .greeting : connectingPhase == .resolving ? .resolving : .connecting
         endGreeting(ClientError(.connectionLost, .notSent, "the link ended while greeting", cause: error))
-        let phase: DisconnectReport.Phase = isGreeting ? .greeting : link == nil ? .resolving : .connecting
+        endRace()
         link?.transport.close()
         link = nil
-        untriedAddresses = []
         lastCause = error
         if attempts.count == 8 { attempts.removeFirst() }
         attempts.append(ClientError.Attempt(endpoint: attempt.endpoint, cause: error))
@@ -149,12 +99,18 @@ extension Connection {
         )
     }
 
-    /// There is a socket; the user's greeting has the first word on it.
-    private func established() {
-        guard let link, case .connecting(let attempt) = machine.state, attempt.id == link.session else { return }
-        self.link?.isEstablished = true
+    /// The attempt has a socket that can be used; the user's greeting has the first word on it.
+    func established(_ attempt: ReconnectMachine.Attempt, _ transport: any Transport) {
+        guard machine.state == .connecting(attempt) else { return transport.close() }
+        link = Link(
+            session: attempt.id,
+            attempt: attempt.number,
+            endpoint: attempt.endpoint,
+            transport: transport,
+            codec: codec
+        )
         linksBegun += 1
-        if !beginGreeting(link.endpoint, link.session) { becomeReady() }
+        if !beginGreeting(attempt.endpoint, attempt.id) { becomeReady() }
     }
 
     /// The link may carry requests.
@@ -166,6 +122,7 @@ extension Connection {
         readySince = loop.now
         attempts = []
         lastCause = nil
+        startLiveness()
         updateReading()
         owner?.connection(did: .ready(session: session))
         publishState()
@@ -174,10 +131,11 @@ extension Connection {
 
     /// The link is gone: what had started is lost, what had not goes out on the next one.
     func lose(_ cause: any Error) {
-        guard let link, link.isEstablished else { return }
+        guard let link else { return }
         guard greeting == nil else { return greetingFailed(link.session, cause) }
         link.transport.close()
         self.link = nil
+        stopLiveness()
         lastCause = cause
         let bytesUnsent = outbound.unwrittenCount
         outbound.linkLost()
@@ -206,16 +164,18 @@ extension Connection {
 
 extension Connection: @preconcurrency TransportHandler {
     package func transport(_ id: UInt64, did event: TransportEvent) {
-        // Else it is of a link that is gone. No copy of the link: one that lives while reading makes the codec and
-        // the bytes received be copied.
-        guard link?.transport.id == id else { return retiredTransport(id, did: event) }
+        // No copy of the link: one that lives while reading makes the codec and the bytes received be copied.
+        guard link?.transport.id == id else {
+            if !raceHears(of: id, event) { retiredTransport(id, did: event) }
+            return
+        }
         switch event {
-        case .connected: established()
-        case .connectFailed(let error):
-            guard case .connecting(let attempt) = machine.state else { return }
-            tryNextAddress(attempt, after: error)
+        case .connected, .connectFailed: return  // while it was in the race
         case .readable: read()
-        case .writable: if greeting == nil { flush() } else { flushGreeting() }
+        case .writable:
+            guard greeting == nil else { return flushGreeting() }
+            socketTookBytes()
+            flush()
         }
     }
 }

@@ -13,6 +13,8 @@ extension Connection {
         public var links = 0
         /// Links that became ready after another one.
         public var reconnects: Int { max(0, links - 1) }
+        /// Pings sent.
+        public var pings = 0
         /// How often each cause ended an attempt or a link.
         public var disconnects: [DisconnectCause: Int] = [:]
 

@@ -11,6 +11,7 @@ extension Connection {
         greeting = Greeting(session: session, deadline: deadline, matching: codec.matching)
         arm(at: deadline)
         updateReading()
+        publishState()
         let greeter = Greeter(endpoint: endpoint, session: session, connection: self)
         // Not structured: it begins on the loop, where nobody can await it, and it ends with the link: `endGreeting`
         // cancels it. What it reports too late carries an old session number.
@@ -168,7 +169,7 @@ extension Connection {
             switch frame.kind {
             case .response: answerInGreeting(frame)
             case .ping:
-                if let pong = codec.pong(answering: frame) {
+                if heartbeatReceived(frame) == .question, let pong = codec.pong(answering: frame) {
                     greeting?.outbound.append(OutboundQueue.Item(pong, ticket: 0))
                     flushGreeting()
                 }

@@ -6,18 +6,20 @@ extension Connection {
     /// The link takes no new requests from now on: those that have started on it finish there, or meet their deadline;
     /// the others go out on the next one.
     func retire(_ cause: DisconnectCause) {
-        guard let current = link, current.isEstablished, greeting == nil else { return }
+        guard let current = link, greeting == nil else { return }
         guard let owner else { return lose(LocalClosure()) }
         link = nil
         let unstarted = outbound.level.unstarted
         let retiring = RetiredLink(
             link: current,
+            liveness: heartbeat.machine,
             outbound: outbound.splitOff(),
             positions: current.firstPosition..<max(unstarted, current.firstPosition),
             readySince: readySince,
             cause: cause
         )
         readySince = nil
+        stopLiveness()
         retired.append(retiring)
         let left = owner.connectionRetired(before: unstarted)
         if left == 0 && retiring.outbound.isEmpty { return endRetired() }
@@ -74,7 +76,7 @@ extension Connection {
         let step = retired[index].link.readAndDecode(into: &frames, limit: options.inbound.maximumUndecoded)
         // What is left over is read in the next turn: the socket is still readable.
         for frame in frames where frame.kind == .ping {
-            if let pong = codec.pong(answering: frame) {
+            if retired[index].isToBeAnswered(frame, at: loop.now), let pong = codec.pong(answering: frame) {
                 retired[index].outbound.append(OutboundQueue.Item(pong, ticket: 0))
                 writeRetired(index)
             }
@@ -108,4 +110,9 @@ extension Connection {
 extension RetiredLink {
     /// Writes as much as the socket takes.
     mutating func write() -> Link.WriteResult { link.write(from: &outbound) }
+
+    /// Whether `ping` is not the answer to one of ours.
+    mutating func isToBeAnswered(_ ping: Frame, at now: Instant) -> Bool {
+        !link.codec.pongsLookLikePings || liveness.heartbeatReceived(serial: ping.serial, at: now) == .question
+    }
 }

@@ -8,16 +8,12 @@ extension Connection {
     /// How much is read in one go, so that writing and timers get their turn.
     private static let readBudget = 1024 * 1024
 
-    /// The socket of a link that is ready. A copy of the whole link would make its codec and its buffer be copied with
-    /// the next change.
-    private var establishedTransport: (any Transport)? { link?.isEstablished == true ? link?.transport : nil }
-
     /// The socket of a link that carries requests.
-    private var readyTransport: (any Transport)? { greeting == nil ? establishedTransport : nil }
+    private var readyTransport: (any Transport)? { greeting == nil ? link?.transport : nil }
 
     /// Reads until the socket is empty or the budget is spent, decodes every complete frame and hands them over.
     func read() {
-        guard let transport = establishedTransport else { return }
+        guard let transport = link?.transport else { return }
         var budget = Self.readBudget
         var ending: (any Error)?
         loop.withReceiveMemory { self.link?.received.borrow(&$0) }
@@ -30,6 +26,7 @@ extension Connection {
             if !step.mayHaveMore { break }
         }
         loop.withReceiveMemory { self.link?.received.giveBack(to: &$0) }
+        if budget < Self.readBudget { heartbeat.machine.heard(at: loop.turnTime) }
         deliver(decoded)
         decoded.removeAll(keepingCapacity: true)
         // The frames may have made their receiver close, or lose, this very link.
@@ -44,19 +41,22 @@ extension Connection {
         } else if let owner {
             owner.connection(did: .received(frames))
         } else {
-            for frame in frames { inbox.append(frame) }
+            for frame in frames {
+                if frame.kind == .ping || frame.kind == .pong { deliverHeartbeat(frame) } else { inbox.append(frame) }
+            }
             serveReaders()
         }
     }
 
     /// Reading goes on while somebody wants frames; otherwise TCP pushes back on the server.
     func updateReading() {
-        guard let transport = establishedTransport else { return }
+        guard let transport = link?.transport else { return }
         if let greeting {
             transport.isReading = greeting.inbox.count < Greeting.maximumInbox
         } else {
             transport.isReading = isOwned ? !isPaused : !readers.isEmpty
         }
+        readingChanged(to: transport.isReading)
     }
 
     // MARK: Writing
@@ -78,7 +78,9 @@ extension Connection {
     /// Writes as much as the socket takes: one system call for everything that accumulated, as a rule.
     func flush() {
         isFlushing = false
-        guard let transport = readyTransport, let result = self.link?.write(from: &outbound) else { return }
+        guard let transport = readyTransport else { return }
+        if heartbeat.machine.wrote(from: outbound.firstUnwritten, at: loop.turnTime) { armLiveness() }
+        guard let result = self.link?.write(from: &outbound) else { return }
         report(wrote: result.wrote, refused: result.refused)
         if let failure = result.failure { return loseAfterLastWords(of: transport, failure) }
         if isDraining && outbound.isEmpty { finishClosing() }

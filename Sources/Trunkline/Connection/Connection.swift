@@ -21,15 +21,17 @@ public actor Connection {
     let codec: any FrameCodec
 
     var machine: ReconnectMachine
-    /// The socket of the attempt that is under way, or of the link that is ready.
+    /// The link that is ready, or greeting.
     var link: Link?
     /// Links that take no new requests and see those off that had started on them.
     var retired: [RetiredLink] = []
     var retiredTimeout: ConnectionTimer?
     /// The end of the time of the attempt under way.
     var attemptDeadline = Instant.distantFuture
-    /// Addresses of the attempt under way that were not tried yet.
-    var untriedAddresses: [SocketAddress] = []
+    /// The sockets of the attempt under way.
+    var race: Race?
+    /// How far the attempt under way has come; `nil` when there is none.
+    var connectingPhase: ConnectingPhase?
     /// Fires at the end of an attempt's time or of a back-off.
     var timer: LoopTimer?
     /// Outlives links: what has not started goes out on the next one.
@@ -44,6 +46,8 @@ public actor Connection {
     var subscriptions: [UInt64: Request] = [:]
     /// Why there is no link.
     var lastCause: (any Error)?
+    /// Whether the link is alive.
+    var heartbeat = Heartbeat()
     var isFlushing = false
     /// Closing: the link ends as soon as everything is written.
     var isDraining = false
@@ -62,6 +66,8 @@ public actor Connection {
         isOwned = true
     }
 
+    /// What those who follow the states were told last.
+    var publishedState = ConnectionState.idle
     var stateReaders = Broadcast<ConnectionState>()
     var disconnectReaders = Broadcast<DisconnectReport>()
     /// How often links came and went.
@@ -127,12 +133,16 @@ public actor Connection {
         if isDraining && machine.state != .closed { return .draining }
         switch machine.state {
         case .idle: return .idle
-        case .connecting(let attempt): return .connecting(attempt.endpoint, attempt: attempt.number)
+        case .connecting(let attempt):
+            if greeting != nil { return .greeting(attempt.endpoint, attempt: attempt.number) }
+            return connectingPhase == .resolving
+                ? .resolving(attempt.endpoint, attempt: attempt.number)
+                : .connecting(attempt.endpoint, attempt: attempt.number)
         case .ready(let session):
             guard let link else { return .idle }
             return .ready(link.endpoint, session: session)
-        case .waiting(let until, let attempt, _):
-            return .waiting(delay: max(.zero, until.since(loop.now)), attempt: attempt)
+        case .waiting(let until, let attempt, let cause):
+            return .waiting(delay: max(.zero, until.since(loop.now)), attempt: attempt, cause: cause)
         case .suspended: return .suspended
         case .closed: return .closed
         }
@@ -144,8 +154,13 @@ public actor Connection {
         stream(startingWith: { $0.state }, { $1(&$0.stateReaders) })
     }
 
+    /// Whether there is a link that carries requests.
+    var isReady: Bool { link != nil && greeting == nil }
+
     func publishState() {
         let state = state
+        guard state != publishedState else { return }
+        publishedState = state
         stateReaders.yield(state)
         if state == .closed { stateReaders.finish() }
     }
@@ -192,10 +207,10 @@ public actor Connection {
         guard machine.state != .closed else { return }
         machine.close()
         arm(at: nil)
+        stopLiveness()
         endGreeting(ClientError(.closed, .notSent, "the connection was closed"))
-        if let link {
-            if link.isEstablished { Lingering.close(link.transport, on: loop) } else { link.transport.close() }
-        }
+        endRace()
+        if let link { Lingering.close(link.transport, on: loop) }
         link = nil
         endRetired()
         // Before the queue is emptied: it knows what has started.
@@ -225,7 +240,7 @@ extension Connection: @preconcurrency TimerTarget {
         if isDraining { return finishClosing() }
         switch machine.state {
         case .connecting(let attempt):
-            if greeting != nil { greetingTimedOut(attempt.id) } else { attemptTimedOut(attempt) }
+            if greeting != nil { greetingTimedOut(attempt.id) } else { raceTimerFired(attempt) }
         case .waiting, .ready: perform(machine.timerFired(at: loop.now))
         case .idle, .suspended, .closed: break
         }

@@ -4,6 +4,9 @@ import TrunklineCore
 protocol ConnectionOwner: AnyObject, Sendable {
     /// Called within the connection's isolation; the owner shares its loop.
     func connection(did event: ConnectionEvent)
+    /// Whether a request whose frame is at one of `positions` waits for its response. Asked when a link is silent, so it
+    /// may take its time.
+    func hasUnanswered(at positions: Range<OutboundPosition>) -> Bool
     /// The link is gone. Returns how many requests were lost with it. Called within the connection's isolation.
     func connectionLost(_ cause: any Error, to endpoint: Endpoint) -> Int
     /// The link takes no new requests. Returns how many are left on it, and on others that were left before.

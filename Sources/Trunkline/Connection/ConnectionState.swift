@@ -1,23 +1,32 @@
+public import TrunklineCore
+
 /// What a connection is doing.
 ///
-///     idle ──► connecting ──► ready ──► draining ──► closed
-///               ▲    │ fails    │ lost
-///               │    ▼          │
-///              waiting ◄────────┘
+///     idle ──► resolving ──► connecting ──► greeting ──► ready ──► draining ──► closed
+///      ▲           ▲             │ fails       │ fails     │ lost
+///      │ gives up  │             ▼             ▼           │
+///      └───────────┴────────── waiting ◄───────────────────┘
 ///
-/// `suspend()` leads from every one of these but closed to suspended, and `resume()` back.
+/// A failed attempt goes on to the next endpoint at once, and to waiting when every endpoint had its turn. `suspend()`
+/// leads from every state but closed to suspended, and `resume()` back to idle or into an attempt.
 public enum ConnectionState: Sendable, Equatable, CustomStringConvertible {
-    /// Nobody has wanted a link yet, or it was given up. → connecting, waiting, suspended, closed
+    /// Nobody has wanted a link yet, or it was given up. → resolving, connecting, waiting, suspended, closed
     case idle
-    /// Attempt number `attempt` since the last stable link is under way. → ready, connecting, waiting, idle,
-    /// suspended, closed
+    /// The endpoint's name is being looked up. → connecting, waiting, idle, suspended, closed
+    case resolving(Endpoint, attempt: Int)
+    /// Attempt number `attempt` since the last stable link is under way. → greeting, ready, resolving or connecting (the
+    /// next endpoint), waiting, idle, suspended, closed
     case connecting(Endpoint, attempt: Int)
-    /// The link with this session number, which grows with every attempt, is usable. → waiting, connecting (elsewhere),
-    /// idle, suspended, draining, closed
+    /// There is a link, and `options.greeting` has the first word on it. → ready, resolving, connecting, waiting, idle,
+    /// suspended, closed
+    case greeting(Endpoint, attempt: Int)
+    /// The link with this session number, which grows with every attempt, is usable. → waiting, resolving or connecting
+    /// (another endpoint), idle, suspended, draining, closed
     case ready(Endpoint, session: UInt64)
-    /// The next attempt comes after `delay`, counted from when this state was entered. → connecting, idle, suspended, closed
-    case waiting(delay: Duration, attempt: Int)
-    /// There is no link until `resume()`, whoever wants one. → idle, connecting, waiting, closed
+    /// The next attempt comes after `delay`, counted from when this state was entered, because of `cause`. → resolving,
+    /// connecting, idle, suspended, closed
+    case waiting(delay: Duration, attempt: Int, cause: DisconnectCause)
+    /// There is no link until `resume()`, whoever wants one. → idle, resolving, connecting, waiting, closed
     case suspended
     /// Closing: what is out is awaited, nothing new is taken. → closed
     case draining
@@ -33,9 +42,12 @@ public enum ConnectionState: Sendable, Equatable, CustomStringConvertible {
     public var description: String {
         switch self {
         case .idle: "idle"
+        case .resolving(let endpoint, let attempt): "resolving \(endpoint) (attempt \(attempt))"
+        case .greeting(let endpoint, let attempt): "greeting \(endpoint) (attempt \(attempt))"
         case .connecting(let endpoint, let attempt): "connecting to \(endpoint) (attempt \(attempt))"
         case .ready(let endpoint, let session): "ready: \(endpoint) (session \(session))"
-        case .waiting(let delay, let attempt): "waiting \(delay) before attempt \(attempt)"
+        case .waiting(let delay, let attempt, let cause):
+            "waiting \(delay) before attempt \(attempt) (\(cause.rawValue))"
         case .suspended: "suspended"
         case .draining: "draining"
         case .closed: "closed"

@@ -34,6 +34,7 @@ extension DisconnectCause {
             case .timedOut: .timedOut
             case .reset: .reset
             case .closedByPeer: .closedByServer
+            case .halfOpen: .halfOpen
             case .invalidAddress, .system: .system
             }
     }

@@ -1,7 +1,7 @@
 import TrunklineCore
 import TrunklineIO
 
-/// One socket, from the start of its attempt to its end. A new link is a new value: nothing of the old one survives.
+/// One established socket, from the greeting to its end. A new link is a new value: nothing of the old one survives.
 struct Link {
     /// The number of the attempt, and of the session when it succeeds.
     let session: UInt64
@@ -14,6 +14,4 @@ struct Link {
     var received = ReceiveBuffer()
     /// Where its first request is in the outbound order.
     var firstPosition: OutboundPosition = 1
-    /// False while the socket is connecting.
-    var isEstablished = false
 }

@@ -3,6 +3,8 @@ import TrunklineCore
 /// A link that takes no new requests: those that had started on it finish there, or meet their deadline.
 struct RetiredLink {
     var link: Link
+    /// Tells the server's pings from its answers to ours. It judges the link no more: the requests' deadlines do.
+    var liveness: Liveness
     /// What had started when it was retired, and what belongs to it: cancellations and pongs.
     var outbound: OutboundQueue
     /// Where the requests are in the outbound order that started on it.

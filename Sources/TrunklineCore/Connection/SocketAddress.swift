@@ -1,3 +1,13 @@
+/// The family of an IP address.
+package enum AddressFamily: Hashable, Sendable, CaseIterable {
+    case ipv6, ipv4
+
+    package var other: AddressFamily { self == .ipv6 ? .ipv4 : .ipv6 }
+
+    /// As people write it.
+    package var name: String { self == .ipv6 ? "IPv6" : "IPv4" }
+}
+
 /// Where a socket connects to or listens: an address that needs no name resolution.
 package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
     /// Four address bytes.
@@ -13,6 +23,24 @@ package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
         switch self {
         case .ipv4(_, let port), .ipv6(_, let port, _): port
         case .unix: nil
+        }
+    }
+
+    /// `nil` for a path.
+    package var family: AddressFamily? {
+        switch self {
+        case .ipv4: .ipv4
+        case .ipv6: .ipv6
+        case .unix: nil
+        }
+    }
+
+    /// The same host with another port; a path has none.
+    package func with(port: UInt16) -> SocketAddress {
+        switch self {
+        case .ipv4(let bytes, _): .ipv4(bytes, port: port)
+        case .ipv6(let bytes, _, let scope): .ipv6(bytes, port: port, scope: scope)
+        case .unix: self
         }
     }
 

@@ -14,6 +14,8 @@ public struct TransportError: Error, Hashable, Sendable, CustomStringConvertible
         case reset
         /// The peer closed the connection.
         case closedByPeer
+        /// The link looked established, but a ping was followed by nothing at all.
+        case halfOpen
         /// The address cannot be used (a path too long, an address family that is missing).
         case invalidAddress
         /// Any other system error.

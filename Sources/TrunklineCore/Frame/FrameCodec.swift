@@ -36,8 +36,24 @@ public protocol FrameCodec: Sendable {
     /// The frame that tells the server to drop the request `serial` of type `type`; `nil` where there is none.
     func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame?
 
+    /// The frame that asks the server for a sign of life; `nil` where there is none: such a link has no heartbeat, only
+    /// the kernel's probes (`options.connecting.keepAlive`).
+    ///
+    /// `number` counts the pings of a link from 0. A codec may put it, or what is left of it, into the frame's serial;
+    /// an answer with another serial than that, and not 0, is known to be of an earlier ping.
+    ///
+    /// The answer must be told from a response by `decode`. Where it cannot (in-order protocols whose ping is a request
+    /// like any other), return `nil`: it would be given to the oldest request. Every response is a sign of life there.
+    func ping(number: UInt64) -> Frame?
+
     /// The frame that answers the server's `ping`; `nil` where it wants no answer.
     func pong(answering ping: Frame) -> Frame?
+
+    /// Whether an answer to a ping cannot be told from a ping by itself: `decode` calls both `.ping`.
+    ///
+    /// Then one that comes within `options.liveness.deadline` of a ping of ours is the answer, unless its serial is
+    /// another, and those that are taken for the server's are answered once a second at most.
+    var pongsLookLikePings: Bool { get }
 
     /// How long the server wants us to stay away that sent `goAway`; `nil` where it does not say.
     func retryAfter(in goAway: Frame) -> Duration?
@@ -52,6 +68,12 @@ public protocol FrameCodec: Sendable {
 extension FrameCodec {
     /// The protocol cannot cancel: a request that is not wanted any more is forgotten on this side alone.
     public func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? { nil }
+
+    /// The protocol has no ping.
+    public func ping(number: UInt64) -> Frame? { nil }
+
+    /// Pings and their answers differ.
+    public var pongsLookLikePings: Bool { false }
 
     /// The protocol answers no pings.
     public func pong(answering ping: Frame) -> Frame? { nil }

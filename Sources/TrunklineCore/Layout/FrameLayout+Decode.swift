@@ -8,6 +8,25 @@ extension FrameLayout: FrameCodec {
         return Frame(.cancel, type: cancel, serial: serial)
     }
 
+    /// A frame of the role `ping`; `nil` when the layout has no such role.
+    ///
+    /// Its serial is one of those below the requests' serials, in turn, so that late answers can be told apart; 0 where
+    /// there are none but that.
+    public func ping(number: UInt64) -> Frame? {
+        guard let type = roles.ping else { return nil }
+        let reserved = outbound.serial == nil ? 0 : roles.serials.lowerBound
+        return Frame(.ping, type: type, serial: reserved > 1 ? 1 + number % (reserved - 1) : 0)
+    }
+
+    /// A frame of the role `pong`, or `ping` when that has no type of its own, with the serial of `ping`; `nil` when the
+    /// layout has no role `ping`.
+    public func pong(answering ping: Frame) -> Frame? {
+        (roles.pong ?? roles.ping).map { Frame(.pong, type: $0, serial: ping.serial) }
+    }
+
+    /// True unless the layout has a role `pong`.
+    public var pongsLookLikePings: Bool { roles.pong == nil }
+
     /// The same layout as the server sees it: decodes requests and encodes responses.
     public func serverSide() -> any FrameCodec {
         if isServerSide { return self }
@@ -53,6 +72,7 @@ extension FrameLayout: FrameCodec {
     @inline(__always)
     private func kind(ofType type: UInt32) -> Frame.Kind {
         if type == roles.ping { return .ping }
+        if type == roles.pong { return .pong }
         if type == roles.cancel { return .cancel }
         if isServerSide { return .request }
         if let push = roles.push, push.contains(type) { return .push }

@@ -1,5 +1,5 @@
 extension FrameLayout {
-    /// Appends `frame` to `output`. A ping, pong or cancel frame of type 0 gets the type of the role `ping` or `cancel`.
+    /// Appends `frame` to `output`. A ping, pong or cancel frame of type 0 gets the type of its role.
     ///
     /// Throws `illegalLength` for a body that is too long or too short; `unknownType` for a type that does not fit its
     /// field, that is another role's, or where a ping or cancel frame finds no role; and `malformed` for another number
@@ -35,8 +35,10 @@ extension FrameLayout {
         case .push:
             if let push = roles.push, !push.contains(frame.type) { throw misuse(of: frame.type, by: "no push") }
             return frame.type
-        case .ping, .pong:
+        case .ping:
             if let type = frame.type != 0 ? frame.type : roles.ping { return type }
+        case .pong:
+            if let type = frame.type != 0 ? frame.type : roles.pong ?? roles.ping { return type }
         case .cancel:
             if let type = frame.type != 0 ? frame.type : roles.cancel { return type }
         case .response, .part, .goAway:
@@ -65,6 +67,7 @@ extension Roles {
     @inline(__always)
     func name(of type: UInt32) -> String? {
         if type == ping { return "the ping" }
+        if type == pong { return "the pong" }
         if type == cancel { return "the cancellation" }
         if let push, push.contains(type) { return "a push" }
         return nil

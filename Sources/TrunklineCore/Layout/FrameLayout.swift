@@ -49,7 +49,7 @@ public struct FrameLayout: Sendable {
         inbound = LayoutPlan(try LayoutDraft(fields, for: .response))
         outboundLimits = LayoutPlan.Limits(wholeFrame: maximumFrameSize, of: outbound)
         inboundLimits = LayoutPlan.Limits(wholeFrame: maximumFrameSize, of: inbound)
-        roles = try Roles(ping: nil, push: nil, cancel: nil, success: nil, serials: nil, for: outbound)
+        roles = try Roles(ping: nil, pong: nil, push: nil, cancel: nil, success: nil, serials: nil, for: outbound)
     }
 
     private mutating func applyLimit() {
@@ -63,23 +63,33 @@ public struct FrameLayout: Sendable {
 
     /// The same layout with these roles, in place of any it had. Roles that do not fit stop the program.
     ///
-    /// `ping` and `cancel` go before `push` where it includes them.
+    /// `ping`, `pong` and `cancel` go before `push` where it includes them.
     ///
     /// - Parameters:
     ///   - ping: The type of heartbeats, in both directions.
+    ///   - pong: The type of their answers; that of `ping` unless given. Where the two are the same, a heartbeat is taken
+    ///     for the answer when one of ours waits for it, and others are answered once a second at most.
     ///   - push: The type, or range of types, that the server sends on its own account.
     ///   - cancel: The type that cancels the request with the same serial.
     ///   - success: The status, or range of them, of a response that is not a rejection; 0 unless given.
     ///   - serials: The serials for the client's requests, as many as the serial field holds; `1...` unless given.
     public func roles(
         ping: UInt32? = nil,
+        pong: UInt32? = nil,
         push: some RoleNumbers = Int?.none,
         cancel: UInt32? = nil,
         success: some RoleNumbers = Int?.none,
         serials: some RoleNumbers = Int?.none
     ) -> FrameLayout {
         do throws(LayoutError) {
-            return try validatingRoles(ping: ping, push: push, cancel: cancel, success: success, serials: serials)
+            return try validatingRoles(
+                ping: ping,
+                pong: pong,
+                push: push,
+                cancel: cancel,
+                success: success,
+                serials: serials
+            )
         } catch {
             fatalError("FrameLayout: \(error)")
         }
@@ -88,6 +98,7 @@ public struct FrameLayout: Sendable {
     /// What `roles` does, but throws for roles that do not fit.
     package func validatingRoles(
         ping: UInt32? = nil,
+        pong: UInt32? = nil,
         push: some RoleNumbers = Int?.none,
         cancel: UInt32? = nil,
         success: some RoleNumbers = Int?.none,
@@ -96,6 +107,7 @@ public struct FrameLayout: Sendable {
         var layout = self
         layout.roles = try Roles(
             ping: ping,
+            pong: pong,
             push: push.numbersOfRole,
             cancel: cancel,
             success: success.numbersOfRole,

@@ -1,6 +1,8 @@
 /// The numbers that stand for something in a protocol.
 struct Roles: Sendable {
     var ping: UInt32?
+    /// `nil` where a pong has the type of a ping.
+    var pong: UInt32?
     var cancel: UInt32?
     var push: ClosedRange<UInt32>?
     var success: ClosedRange<UInt32> = 0...0
@@ -11,6 +13,7 @@ extension Roles {
     /// Checks that the roles fit the fields of `plan`; `nil` means the default.
     init(
         ping: UInt32?,
+        pong: UInt32?,
         push: ClosedRange<UInt64>?,
         cancel: UInt32?,
         success: ClosedRange<UInt64>?,
@@ -18,8 +21,12 @@ extension Roles {
         for plan: LayoutPlan
     ) throws(LayoutError) {
         self.ping = try Roles.single("ping", ping, in: plan.type)
+        self.pong = try Roles.single("pong", pong, in: plan.type)
         self.cancel = try Roles.single("cancel", cancel, in: plan.type)
+        if pong != nil, ping == nil { throw LayoutError("role pong", "there is no role ping for it to answer") }
+        if pong == ping { self.pong = nil }
         if ping != nil, ping == cancel { throw LayoutError("role cancel", "it is the same as the role ping") }
+        if cancel != nil, pong == cancel { throw LayoutError("role cancel", "it is the same as the role pong") }
         if cancel != nil, plan.serial == nil {
             throw LayoutError("role cancel", "the layout has no serial field to say which request")
         }

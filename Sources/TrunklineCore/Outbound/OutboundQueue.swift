@@ -83,6 +83,9 @@ package struct OutboundQueue: Sendable {
     /// The position that the next appended frame gets.
     package var nextPosition: OutboundPosition { headPosition + UInt64(items.count - head) }
 
+    /// The position of the first frame that is not written to its last byte.
+    package var firstUnwritten: OutboundPosition { headPosition }
+
     /// What a frame is taken to cost, for the watermarks.
     @inlinable
     package static func cost(of frame: Frame) -> Int { frame.body.count + 32 }

@@ -72,6 +72,11 @@ package struct RequestTable<Waiter> {
     @inlinable
     package subscript(ticket: Ticket) -> Entry? { entries[ticket] }
 
+    /// Whether any request whose frame is at one of `positions` waits for its response. Looks through all of them.
+    package func hasUnanswered(at positions: Range<OutboundPosition>) -> Bool {
+        entries.hasValue { $0.expectsResponse && positions.contains($0.position) }
+    }
+
     // MARK: In
 
     /// Takes a request in, to be admitted later. `ticket` must be new.

@@ -91,6 +91,11 @@ package struct SequentialMap<Value> {
         return stragglers.isEmpty ? nil : stragglers.removeValue(forKey: key)
     }
 
+    /// Whether any value satisfies `predicate`.
+    package func hasValue(where predicate: (Value) -> Bool) -> Bool {
+        ring.contains { $0.value.map(predicate) ?? false } || stragglers.values.contains(where: predicate)
+    }
+
     /// Every key with its value, in ascending order of the keys.
     @usableFromInline
     package var sorted: [(key: UInt64, value: Value)] {

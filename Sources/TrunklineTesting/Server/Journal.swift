@@ -8,8 +8,10 @@ extension LoopbackServer {
         public internal(set) var requestCount = 0
         /// Cancel frames received.
         public internal(set) var cancelCount = 0
-        /// Pings, and pongs, received.
+        /// Pings received.
         public internal(set) var pingCount = 0
+        /// Pongs received: answers to pings of ours.
+        public internal(set) var pongCount = 0
         /// Replies that were put on their way.
         public internal(set) var replyCount = 0
         /// Delayed or held replies that were dropped because their request was cancelled.
@@ -77,7 +79,8 @@ extension LoopbackServer.Journal: CustomStringConvertible {
     /// The counts that are not zero.
     public var description: String {
         let counts = [
-            (requestCount, "requests"), (cancelCount, "cancels"), (pingCount, "pings"), (replyCount, "replies"),
+            (requestCount, "requests"), (cancelCount, "cancels"), (pingCount, "pings"), (pongCount, "pongs"),
+            (replyCount, "replies"),
             (droppedReplyCount, "dropped replies"), (connectionCount, "open connections"),
             (totalConnections, "connections in all"), (malformedCount, "malformed connections"),
             (unencodableCount, "frames not encodable"), (overflowCount, "overflows"),

@@ -16,10 +16,6 @@ extension LoopbackServer {
         return try broadcast(push)
     }
 
-    /// Pings every connected client. Returns how many. Throws when the protocol has no ping.
-    @discardableResult
-    public func ping() throws(FrameError) -> Int { try broadcast(Frame(.ping)) }
-
     /// Writes `frame` as it is to every connected client. Returns to how many.
     ///
     /// Throws when the codec cannot encode it.
@@ -96,5 +92,5 @@ extension LoopbackServer {
     }
 
     /// In the order in which they connected.
-    private var sortedLinks: [ServerLink] { links.sorted { $0.key < $1.key }.map(\.value) }
+    var sortedLinks: [ServerLink] { links.sorted { $0.key < $1.key }.map(\.value) }
 }

@@ -71,10 +71,7 @@ extension LoopbackServer: TransportHandler {
 
     private func handle(_ frame: Frame, on link: ServerLink) {
         switch frame.kind {
-        case .ping:
-            record.pingCount += 1
-            if options.answersPings, let pong = link.codec.pong(answering: frame) { send(pong, on: link) }
-        case .pong: record.pingCount += 1
+        case .ping, .pong: heartbeatReceived(frame, on: link)
         case .cancel:
             record.note(frame)
             if !options.answersCancelled { dropReplies(to: frame.serial, on: link) }
@@ -131,6 +128,7 @@ extension LoopbackServer: TransportHandler {
     }
 
     private func flush(_ link: ServerLink) {
+        guard !isSilent else { return link.transport.awaitsWritable = false }
         switch link.flush(sent: &record.bytesSent) {
         case .done: break
         case .again: markDirty(link)

@@ -9,8 +9,10 @@ extension LoopbackServer {
         public var port: UInt16 = 0
         /// Whether a delayed or held reply goes out although its request was cancelled meanwhile. Default false.
         public var answersCancelled = false
-        /// Whether pings are answered, in protocols that answer them. Default true.
+        /// Whether pings are answered, in protocols that answer them. Default true; see `answerPings(_:after:)`.
         public var answersPings = true
+        /// How long after they came. Default none.
+        public var pongDelay = Duration.zero
         /// What to do when a client has connected, as if it had sent an empty request.
         public var onConnect: Reaction?
         /// The status of an echo, where the protocol has one; `nil`, the default, for the first of the layout's role

@@ -39,7 +39,10 @@ extension LoopbackServer {
         case .push(var frame):
             frame.kind = .push
             emit(frame, program, link)
-        case .ping: emit(Frame(.ping), program, link)
+        case .ping:
+            link.unansweredPings += 1
+            emit(Frame(.ping), program, link)
+        case .frame(let frame): emit(frame, program, link)
         case .bytes(let bytes): emit(Array(bytes), program, link)
         case .absurdLength: emitAbsurdLength(program, link)
         case .sequence(let reactions): program.steps += reactions.reversed().map { .react($0) }

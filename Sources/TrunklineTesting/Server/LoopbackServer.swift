@@ -35,6 +35,11 @@ public actor LoopbackServer {
     var isStopped = false
     /// Reading is paused on every connection.
     var isPaused = false
+    /// Pings are answered, and how long after.
+    var answersPings: Bool
+    var pongDelay: Duration
+    /// Nothing is written on any connection.
+    var isSilent = false
     /// Open connections by the number of their transport.
     var links: [UInt64: ServerLink] = [:]
     var record: Journal
@@ -112,6 +117,8 @@ public actor LoopbackServer {
         self.codec = codec.serverSide()
         self.options = options
         self.handler = handler
+        answersPings = options.answersPings
+        pongDelay = options.pongDelay
         loop = acceptor.loop
         record = Journal(maximumFrames: options.recordedFrames, maximumBytes: options.recordedBytes)
     }

@@ -12,6 +12,7 @@ public struct Reaction: Sendable {
         case unknownSerial
         case push(Frame)
         case ping
+        case frame(Frame)
         case bytes(Bytes)
         case absurdLength
         case after(Duration, Reaction)

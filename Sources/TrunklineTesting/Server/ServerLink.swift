@@ -16,6 +16,9 @@ final class ServerLink {
     /// Whether the link is in its server's list of those that have something to write.
     var isDirty = false
 
+    /// Pings of ours whose answer has not come.
+    var unansweredPings = 0
+
     /// Delayed programs by the serial of their request.
     var delayed: [SerialNumber: Set<Ticket>] = [:]
     /// Replies held to be sent out of order.

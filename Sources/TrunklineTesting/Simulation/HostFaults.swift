@@ -5,6 +5,7 @@ struct HostFaults {
     private var cut: Set<HostAddress> = []
     private var isEverythingCut = false
     private var refusals: [HostAddress: TransportError] = [:]
+    private var swallowing: Set<HostAddress> = []
     private var conditions: [HostAddress: LinkTraits] = [:]
     private var defaultConditions: LinkTraits
 
@@ -24,8 +25,12 @@ struct HostFaults {
 
     func refusal(of host: HostAddress) -> TransportError? { refusals[host] }
 
-    mutating func setRefusal(_ error: TransportError?, _ hosts: [HostAddress]) {
+    /// Whether nothing comes back from connecting to `host`.
+    func swallows(_ host: HostAddress) -> Bool { swallowing.contains(host) }
+
+    mutating func setRefusal(_ error: TransportError?, swallows: Bool, _ hosts: [HostAddress]) {
         for host in hosts { refusals[host] = error }
+        if swallows { swallowing.formUnion(hosts) } else { swallowing.subtract(hosts) }
     }
 
     func traits(of host: HostAddress) -> LinkTraits { conditions[host] ?? defaultConditions }

@@ -1,9 +1,12 @@
 import TrunklineCore
+import TrunklineIO
 
 /// The names of a simulated network and the addresses they resolve to, in order.
 struct NameTable {
     private var addresses: [String: [HostAddress]] = ["localhost": [.ip([127, 0, 0, 1])]]
     private var hosts = 0
+    /// Names that are answered in an unusual way. Asked by key only, never iterated.
+    private var manners: [String: [AddressFamily: NameAnswer]] = [:]
 
     /// The address of the host called `name`, which is made if there is none: 10.0.0.1, 10.0.0.2 and so on.
     @discardableResult
@@ -18,6 +21,34 @@ struct NameTable {
 
     /// Lets `name` resolve to `list`; to nothing when it is empty.
     mutating func set(_ name: String, to list: [HostAddress]) { addresses[name] = list }
+
+    mutating func setManner(_ answer: NameAnswer, of name: String, _ family: AddressFamily) {
+        manners[name, default: [:]][family] = answer
+    }
+
+    /// What is answered when `name` is looked up in one family, and after how many nanoseconds; `nil` for never.
+    func answer(
+        _ name: String,
+        port: UInt16,
+        family: AddressFamily,
+        _ usualDelay: ClosedRange<Int64>,
+        _ random: inout SeededGenerator
+    ) -> (answer: NameLookup.Answer, delay: Int64?) {
+        let delay = random.number(in: usualDelay)  // drawn in any case: manners change nothing else
+        let found = lookUp(name)
+        let known: NameLookup.Answer =
+            found.isEmpty
+            ? .failure(TransportError(.nameResolutionFailed, "no host is called \(name)"))
+            : .success(found.map { $0.socketAddress(port: port) }.filter { $0.family == family })
+        switch manners[name]?[family] ?? .usual {
+        case .usual: return (known, delay)
+        case .after(let delay): return (known, max(0, delay.clampedNanoseconds))
+        case .failure(let delay):
+            let error = TransportError(.nameResolutionFailed, "the \(family.name) addresses of \(name) cannot be found")
+            return (.failure(error), max(0, delay.clampedNanoseconds))
+        case .never: return (known, nil)
+        }
+    }
 
     /// What `name` resolves to; empty when it is unknown.
     func lookUp(_ name: String) -> [HostAddress] {

@@ -84,10 +84,11 @@ package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
     package func resolve(
         _ host: String,
         port: UInt16,
-        completion: @escaping @Sendable (Result<[SocketAddress], TransportError>) -> Void
-    ) {
+        family: AddressFamily,
+        completion: @escaping NameLookup.Completion
+    ) -> NameLookup {
         preconditionIsCurrent()
-        network.resolve(host, port: port, completion: completion)
+        return network.resolve(host, port: port, family: family, completion: completion)
     }
 
     package func connect(

@@ -96,7 +96,7 @@ final class SimulatedLink: @unchecked Sendable {
     }
 
     private func connectArrives() {
-        guard end(.client).failure == nil else { return }
+        guard end(.client).failure == nil, !network.faults.swallows(serverHost) else { return }
         switch network.answer(to: end(.server).address) {
         case .failure(let error): send(.refuse(error), from: .server)
         case .success(let port):

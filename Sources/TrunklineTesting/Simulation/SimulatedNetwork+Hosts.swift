@@ -16,6 +16,17 @@ extension SimulatedNetwork {
     }
 }
 
+/// Names that answer in their own time.
+extension SimulatedNetwork {
+    /// How `name` is answered from now on, in each family.
+    public func setResolution(of name: String, ipv6: NameAnswer = .usual, ipv4: NameAnswer = .usual) {
+        loop.confined {
+            loop.network.names.setManner(ipv6, of: name, .ipv6)
+            loop.network.names.setManner(ipv4, of: name, .ipv4)
+        }
+    }
+}
+
 /// Faults. A host is named by its name, its IP address, or `unix:` and a path; `nil` stands for every host. A client
 /// has no host of its own: what happens to a host happens to every link to a server there.
 extension SimulatedNetwork {
@@ -50,7 +61,13 @@ extension SimulatedNetwork {
         setRefusal(TransportError(.unreachable, errno: 113, "no route to \(host)"), host)
     }
 
-    /// Ends `refuseConnections(to:)` and `makeUnreachable(_:)`.
+    /// Answers connecting to `host` with nothing at all from now on, as a listener with a full backlog does. Links there
+    /// are go on; what began to connect meanwhile never does.
+    public func swallowConnections(to host: String) {
+        setRefusal(nil, host, swallows: true)
+    }
+
+    /// Ends `refuseConnections(to:)`, `makeUnreachable(_:)` and `swallowConnections(to:)`.
     public func acceptConnections(to host: String) { setRefusal(nil, host) }
 
     /// Changes the conditions of links to `host`, of those there are and of those to come; with `nil` of all links.
@@ -68,10 +85,10 @@ extension SimulatedNetwork {
         forEachLink(to: host) { $0.setCut(loop.network.faults.isCut($0.serverHost)) }
     }
 
-    private func setRefusal(_ error: TransportError?, _ host: String) {
+    private func setRefusal(_ error: TransportError?, _ host: String, swallows: Bool = false) {
         loop.confined {
             loop.network.note(.fault)
-            loop.network.faults.setRefusal(error, addresses(of: host) ?? [])
+            loop.network.faults.setRefusal(error, swallows: swallows, addresses(of: host) ?? [])
         }
     }
 

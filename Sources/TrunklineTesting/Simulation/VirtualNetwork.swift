@@ -82,21 +82,19 @@ final class VirtualNetwork: @unchecked Sendable {
     func resolve(
         _ host: String,
         port: UInt16,
-        completion: @escaping @Sendable (Result<[SocketAddress], TransportError>) -> Void
-    ) {
-        let found = names.lookUp(host).map { $0.socketAddress(port: port) }
-        note(.resolved, 0, found.count, detail: host)
-        let delay = random.number(in: faults.resolutionDelay)
-        push(
-            .resolved {
-                completion(
-                    found.isEmpty
-                        ? .failure(TransportError(.nameResolutionFailed, "no host is called \(host)"))
-                        : .success(found)
-                )
-            },
-            at: Instant(nanoseconds: now.nanoseconds + delay)
-        )
+        family: AddressFamily,
+        completion: @escaping NameLookup.Completion
+    ) -> NameLookup {
+        let lookup = NameLookup(completion)
+        let (answer, delay) = names.answer(host, port: port, family: family, faults.resolutionDelay, &random)
+        note(.resolved, family == .ipv6 ? 6 : 4, (try? answer.get().count) ?? 0, detail: host)
+        if let delay {
+            push(
+                .resolved { [weak lookup] in lookup?.finish(answer) },
+                at: now.advanced(by: .nanoseconds(delay))
+            )
+        }
+        return lookup
     }
 
     // MARK: Listeners

@@ -248,6 +248,7 @@ struct ClientSimulationTests {
             $0.outbound.highWatermark = 100_000
             $0.outbound.lowWatermark = 20_000
             $0.requests.timeout = nil
+            $0.liveness.heartbeat = .none  // a server that reads nothing for a minute is taken for dead
         }
         try simulate(options: options) { service, client in
             try await client.connect()
@@ -353,7 +354,11 @@ struct ClientSimulationTests {
         var conditions = NetworkConditions()
         conditions.sendBuffer = 1000
         conditions.receiveWindow = 1000
-        try simulate(conditions: conditions, options: ClientOptions { $0.requests.timeout = nil }) { service, client in
+        let options = ClientOptions {
+            $0.requests.timeout = nil
+            $0.liveness.heartbeat = .none  // a server that reads nothing for a minute is taken for dead
+        }
+        try simulate(conditions: conditions, options: options) { service, client in
             try await client.connect()
             try await service.server.waitForConnections(1)
             await service.server.pauseReading()

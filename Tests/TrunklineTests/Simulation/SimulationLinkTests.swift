@@ -270,20 +270,27 @@ import TrunklineIO
         let first = network.host("db1")
         network.host("db2")
         network.setName("cluster", hosts: ["fd00::7", "db2", "db1"])
-        @Sendable func resolve(_ name: String) async -> Result<[SocketAddress], TransportError> {
-            await withCheckedContinuation { continuation in
-                network.loop.resolve(name, port: 7) { continuation.resume(returning: $0) }
+        @Sendable func resolve(_ name: String, _ family: AddressFamily = .ipv4) async -> NameLookup.Answer {
+            var lookup: NameLookup?
+            let answer = await withCheckedContinuation { continuation in
+                lookup = network.loop.resolve(name, port: 7, family: family) { continuation.resume(returning: $0) }
             }
+            lookup?.cancel()  // kept until here
+            return answer
         }
         try network.runBlocking {
             let known = try await resolve("db1").get()
-            let cluster = try await resolve("cluster").get()
+            let six = try await resolve("cluster", .ipv6).get()
+            let four = try await resolve("cluster").get()
+            let none = try await resolve("db1", .ipv6).get()
             let literal = try await resolve("192.168.1.2").get()
             let local = try await resolve("localhost").get()
             let unknown = await resolve("nowhere")
             #expect(first == "10.0.0.1")
             #expect(known.map(\.description) == ["10.0.0.1:7"])
-            #expect(cluster.map(\.description) == ["[fd00:0:0:0:0:0:0:7]:7", "10.0.0.2:7", "10.0.0.1:7"])
+            #expect(six.map(\.description) == ["[fd00:0:0:0:0:0:0:7]:7"])
+            #expect(four.map(\.description) == ["10.0.0.2:7", "10.0.0.1:7"])
+            #expect(none.isEmpty)
             #expect(literal.map(\.description) == ["192.168.1.2:7"])
             #expect(local == [.loopback(port: 7)])
             #expect(throws: TransportError.self) { try unknown.get() }

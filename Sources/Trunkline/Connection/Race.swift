@@ -1,0 +1,43 @@
+import TrunklineCore
+import TrunklineIO
+
+/// How far an attempt to connect has come.
+enum ConnectingPhase: Hashable, Sendable {
+    /// The name is being looked up; no socket is open.
+    case resolving
+    /// At least one address is being connected to.
+    case connecting
+}
+
+/// Everything that one attempt has open: look-ups and sockets, of which one becomes the link.
+struct Race {
+    let attempt: ReconnectMachine.Attempt
+    var rules: AddressRace
+    /// Connecting, in the order they were started.
+    private var transports: [(id: AddressRace.AttemptID, transport: any Transport)] = []
+    /// Under way, as long as they are kept.
+    var lookups: [NameLookup] = []
+
+    init(_ attempt: ReconnectMachine.Attempt, _ policy: AddressRace.Policy) {
+        self.attempt = attempt
+        rules = AddressRace(policy)
+    }
+
+    mutating func add(_ transport: any Transport, _ id: AddressRace.AttemptID) { transports.append((id, transport)) }
+
+    /// Hands the socket of `id` over.
+    mutating func take(_ id: AddressRace.AttemptID) -> (any Transport)? {
+        transports.firstIndex { $0.id == id }.map { transports.remove(at: $0).transport }
+    }
+
+    /// Which of its attempts has the socket with the loop's number `id`.
+    func attempt(with id: UInt64) -> AddressRace.AttemptID? { transports.first { $0.transport.id == id }?.id }
+
+    /// Closes what was not handed over.
+    mutating func close() {
+        for lookup in lookups { lookup.cancel() }
+        for (_, transport) in transports { transport.close() }
+        lookups = []
+        transports = []
+    }
+}

@@ -1,0 +1,353 @@
+import Testing
+
+@testable import TrunklineCore
+
+/// Happy Eyeballs, rule by rule.
+@Suite struct AddressRaceTests {
+    typealias Action = AddressRace.Action
+
+    let start = Instant(nanoseconds: 5_000_000_000)
+    let refused = TransportError(.refused, errno: 111, "refused")
+
+    func after(_ milliseconds: Int) -> Instant { start.advanced(by: .milliseconds(milliseconds)) }
+
+    /// IPv6 address number `number`.
+    func six(_ number: UInt8) -> SocketAddress {
+        .ipv6([0xfd] + [UInt8](repeating: 0, count: 14) + [number], port: 7000, scope: 0)
+    }
+
+    /// IPv4 address number `number`.
+    func four(_ number: UInt8) -> SocketAddress { .ipv4([10, 0, 0, number], port: 7000) }
+
+    // MARK: Resolving
+
+    @Test func aLiteralIsTriedAtOnce() {
+        var race = AddressRace()
+        #expect(race.phase == .resolving)
+        #expect(race.resolved(to: [four(1)], at: start) == [.connect(four(1), id: 1)])
+        #expect(race.phase == .connecting)
+        #expect(race.attemptSucceeded(1) == [.won(1)])
+        #expect(race.phase == .over)
+    }
+
+    @Test func aPathIsTriedAtOnceWhateverTheSourceAddress() {
+        var policy = AddressRace.Policy()
+        policy.sourceFamily = .ipv4
+        var race = AddressRace(policy)
+        #expect(race.resolved(to: [.unix(path: "/x")], at: start) == [.connect(.unix(path: "/x"), id: 1)])
+    }
+
+    @Test func ipv6AnsweringFirstGoesAtOnce() {
+        var race = AddressRace()
+        #expect(race.resolved(.ipv6, .success([six(1)]), at: start) == [.connect(six(1), id: 1)])
+    }
+
+    @Test func ipv4AnsweringFirstWaitsForIPv6() {
+        var race = AddressRace()
+        #expect(race.resolved(.ipv4, .success([four(1)]), at: start) == [.arm(after(50))])
+        #expect(race.phase == .resolving)
+        #expect(race.timerFired(at: after(49)) == [.arm(after(50))])
+        #expect(race.timerFired(at: after(50)) == [.connect(four(1), id: 1)])
+    }
+
+    @Test func ipv6AnsweringWithinTheResolutionDelayComesFirst() {
+        var race = AddressRace()
+        _ = race.resolved(.ipv4, .success([four(1)]), at: start)
+        let actions = race.resolved(.ipv6, .success([six(1)]), at: after(49))
+        #expect(actions == [.connect(six(1), id: 1), .arm(after(49 + 250))])
+    }
+
+    @Test func ipv6FailingWithinTheResolutionDelayLetsIPv4GoAtOnce() {
+        let failed = TransportError(.nameResolutionFailed, "no")
+        for answer in [.success([]), .failure(failed)] as [Result<[SocketAddress], TransportError>] {
+            var race = AddressRace()
+            _ = race.resolved(.ipv4, .success([four(1)]), at: start)
+            #expect(race.resolved(.ipv6, answer, at: after(10)) == [.connect(four(1), id: 1), .arm(nil)])
+        }
+    }
+
+    @Test func ipv6AnsweringLateJoinsAndIsNext() {
+        var race = AddressRace()
+        _ = race.resolved(.ipv4, .success([four(1), four(2)]), at: start)
+        #expect(race.timerFired(at: after(50)) == [.connect(four(1), id: 1), .arm(after(300))])
+        #expect(race.resolved(.ipv6, .success([six(1)]), at: after(200)) == [])
+        #expect(race.timerFired(at: after(300)) == [.connect(six(1), id: 2), .arm(after(550))])
+        #expect(race.timerFired(at: after(550)) == [.connect(four(2), id: 3)])
+    }
+
+    @Test func ipv6AnsweringAfterEverythingElseFailedIsTriedAtOnce() {
+        var race = AddressRace()
+        _ = race.resolved(.ipv4, .success([four(1)]), at: start)
+        _ = race.timerFired(at: after(50))
+        #expect(race.attemptFailed(1, refused, at: after(60)) == [])  // IPv6 is not in: not over yet
+        #expect(race.resolved(.ipv6, .success([six(1)]), at: after(900)) == [.connect(six(1), id: 2)])
+        #expect(race.attemptFailed(2, refused, at: after(901)) == [.fail])
+    }
+
+    @Test func onlyTheFirstAnswerOfAFamilyCounts() {
+        var race = AddressRace()
+        _ = race.resolved(.ipv6, .success([six(1)]), at: start)
+        #expect(race.resolved(.ipv6, .success([six(2)]), at: start) == [])
+        #expect(race.resolved(.ipv4, .success([]), at: start) == [])
+        #expect(race.attemptFailed(1, refused, at: start) == [.fail])
+    }
+
+    @Test func aNameWithoutAddressesFails() {
+        var race = AddressRace()
+        #expect(race.resolved(.ipv6, .success([]), at: start) == [])
+        #expect(race.resolved(.ipv4, .success([]), at: start) == [.fail])
+        #expect(race.error(connectingTo: "db:1").message == "resolving db:1: it has no address")
+    }
+
+    @Test func anUnknownNameFailsWithTheResolversError() {
+        var race = AddressRace()
+        let unknown = TransportError(.nameResolutionFailed, "no such name")
+        _ = race.resolved(.ipv4, .failure(unknown), at: start)
+        #expect(race.resolved(.ipv6, .failure(unknown), at: start) == [.fail])
+        #expect(race.error(connectingTo: "db:1") == unknown)
+    }
+
+    // MARK: Connecting
+
+    @Test func familiesTakeTurns() {
+        var race = AddressRace()
+        _ = race.resolved(.ipv4, .success([four(1), four(2)]), at: start)
+        var tried = race.resolved(.ipv6, .success([six(1), six(2), six(3)]), at: start)
+        for round in 1...4 { tried += race.timerFired(at: after(250 * round)) }
+        let addresses = tried.compactMap { if case .connect(let address, _) = $0 { address } else { nil } }
+        #expect(addresses == [six(1), four(1), six(2), four(2), six(3)])
+        #expect(tried.last == .connect(six(3), id: 5))  // nothing is left to be armed for
+    }
+
+    @Test func theNextAttemptStartsAtOnceWhenOneFails() {
+        var race = AddressRace()
+        _ = race.resolved(to: [four(1), four(2), four(3)], at: start)
+        let actions = race.attemptFailed(1, refused, at: after(20))
+        #expect(actions == [.connect(four(2), id: 2), .arm(after(270))])
+        _ = race.timerFired(at: after(270))
+        #expect(race.running.map(\.id) == [2, 3])
+    }
+
+    @Test func theFirstToSucceedWinsAndTheOthersAreClosed() {
+        var race = AddressRace()
+        _ = race.resolved(to: [four(1), four(2), four(3)], at: start)
+        _ = race.timerFired(at: after(250))
+        _ = race.timerFired(at: after(500))
+        #expect(race.attemptSucceeded(2) == [.close(1), .close(3), .won(2)])
+        #expect(race.attemptSucceeded(1) == [])
+        #expect(race.attemptFailed(3, refused, at: after(600)) == [])
+        #expect(race.timerFired(at: after(750)) == [])
+        #expect(race.resolved(.ipv6, .success([six(1)]), at: after(800)) == [])
+    }
+
+    @Test func anAttemptThatFailedCannotWin() {
+        var race = AddressRace()
+        _ = race.resolved(to: [four(1), four(2)], at: start)
+        _ = race.attemptFailed(1, refused, at: start)
+        #expect(race.attemptSucceeded(1) == [])
+        #expect(race.attemptFailed(1, refused, at: start) == [])
+        #expect(race.attemptSucceeded(2) == [.won(2)])
+    }
+
+    @Test func duplicatesAreDropped() {
+        var race = AddressRace()
+        _ = race.resolved(.ipv6, .success([]), at: start)
+        let actions = race.resolved(.ipv4, .success([four(1), four(1), four(1)]), at: start)
+        #expect(actions == [.connect(four(1), id: 1)])
+        #expect(race.attemptFailed(1, refused, at: start) == [.fail])
+    }
+
+    @Test func anAnswerWithoutEndIsCutOff() {
+        var race = AddressRace()
+        _ = race.resolved(.ipv6, .success((0..<100).map(six)), at: start)
+        _ = race.resolved(.ipv4, .success((0..<100).map(four)), at: start)
+        var count = 0
+        while race.phase != .over, let id = race.running.first?.id {
+            _ = race.attemptFailed(id, refused, at: start)
+            count += 1
+        }
+        #expect(count == 64)
+    }
+
+    @Test func delaysAreHeldWithinTheirRanges() {
+        let hasty = AddressRace.Policy(attemptDelay: .zero, resolutionDelay: .seconds(-1))
+        #expect(hasty.attemptDelay == .milliseconds(100))
+        #expect(hasty.resolutionDelay == .zero)
+        let slow = AddressRace.Policy(attemptDelay: .seconds(100), resolutionDelay: .seconds(Int64.max))
+        #expect(slow.attemptDelay == .seconds(2))
+        #expect(slow.resolutionDelay == .seconds(2))
+    }
+
+    @Test func addressesOfTheOtherFamilyAreSkippedAndSaySo() {
+        var policy = AddressRace.Policy()
+        policy.sourceFamily = .ipv4
+        var race = AddressRace(policy)
+        // Nor is IPv6 waited for.
+        #expect(race.resolved(.ipv4, .success([four(1)]), at: start) == [.connect(four(1), id: 1)])
+        #expect(race.resolved(.ipv6, .success([six(1)]), at: start) == [])
+        #expect(race.attemptFailed(1, refused, at: start) == [.fail])
+        let error = race.error(connectingTo: "db:7000")
+        #expect(error.code == .refused)
+        #expect(error.message.contains("the source address is IPv4, this one IPv6"))
+    }
+
+    @Test func aSourceAddressThatFitsNothingFails() {
+        var policy = AddressRace.Policy()
+        policy.sourceFamily = .ipv6
+        var race = AddressRace(policy)
+        #expect(race.resolved(to: [four(1)], at: start) == [.fail])
+        #expect(race.error(connectingTo: "db:7000").code == .invalidAddress)
+    }
+
+    // MARK: Errors
+
+    @Test func oneFailureSpeaksForItself() {
+        var race = AddressRace()
+        _ = race.resolved(.ipv6, .failure(TransportError(.nameResolutionFailed, "no AAAA")), at: start)
+        _ = race.resolved(.ipv4, .success([four(1)]), at: start)
+        _ = race.attemptFailed(1, refused, at: start)
+        #expect(race.error(connectingTo: "db:7000") == refused)
+    }
+
+    @Test func ofSeveralFailuresTheMostTellingGivesItsCode() {
+        var race = AddressRace()
+        _ = race.resolved(to: [six(1), four(1)], at: start)
+        _ = race.attemptFailed(1, TransportError(.unreachable, errno: 101, "no route to six"), at: start)
+        _ = race.attemptFailed(2, refused, at: start)
+        let error = race.error(connectingTo: "db:7000")
+        #expect(error.code == .refused)
+        #expect(error.errno == 111)
+        #expect(error.message == "connecting to db:7000: no address can be reached: no route to six; refused")
+    }
+
+    @Test func aTimeoutTellsResolvingFromConnecting() {
+        var race = AddressRace()
+        let early = race.timeoutError(connectingTo: "db:7000", after: .seconds(3))
+        #expect(early.code == .nameResolutionFailed)
+        _ = race.resolved(to: [four(1), four(2)], at: start)
+        _ = race.attemptFailed(1, refused, at: start)
+        let late = race.timeoutError(connectingTo: "db:7000", after: .seconds(3))
+        #expect(late.code == .timedOut)
+        #expect(late.message.hasSuffix("no answer from 10.0.0.2:7000; refused"))
+    }
+
+    // MARK: Properties
+
+    /// Whatever the order of outcomes: it ends, somebody wins exactly when some address works, every address was tried
+    /// once at most, and attempts are never closer than the delay unless one failed.
+    @Test(arguments: 0..<2000 as Range<UInt64>)
+    func everyRaceEnds(seed: UInt64) {
+        var random = SeededGenerator(seed: seed)
+        var world = World(race: AddressRace(), now: start)
+        let sixes = (0..<UInt8.random(in: 0...4, using: &random)).map(six)
+        let fours = (0..<UInt8.random(in: 0...4, using: &random)).map(four)
+        for (family, addresses) in [(AddressFamily.ipv6, sixes), (.ipv4, fours)] {
+            let fails = Int.random(in: 0..<5, using: &random) == 0
+            world.plan(
+                .answer(family, fails ? .failure(refused) : .success(addresses)),
+                after: .milliseconds(Int.random(in: 0...400, using: &random))
+            )
+            if !fails { world.expected.formUnion(addresses) }
+        }
+        while let event = world.next() {
+            let actions = world.take(event)
+            for case .connect(_, let id) in actions {
+                // A third each: success, failure, and no answer until much later.
+                let delay = Duration.milliseconds(Int.random(in: 1...800, using: &random))
+                switch Int.random(in: 0..<3, using: &random) {
+                case 0: world.plan(.success(id), after: delay)
+                case 1: world.plan(.failure(id), after: delay)
+                default: world.plan(.failure(id), after: .seconds(75))
+                }
+            }
+        }
+        #expect(world.race.phase == .over, "seed \(seed)")
+        #expect(world.violations.isEmpty, "seed \(seed): \(world.violations)")
+    }
+}
+
+/// A race and what is going to happen to it.
+private struct World {
+    enum Event {
+        case answer(AddressFamily, Result<[SocketAddress], TransportError>)
+        case success(Int)
+        case failure(Int)
+        case timer
+    }
+
+    var race: AddressRace
+    var now: Instant
+    var expected: Set<SocketAddress> = []
+    var violations: [String] = []
+    private var planned: [(at: Instant, order: Int, event: Event)] = []
+    private var order = 0
+    private var timer: Instant?
+    private var tried: Set<SocketAddress> = []
+    private var open: Set<Int> = []
+    private var hasFailed = false
+    private var lastStart: Instant?
+    private var endings = 0
+
+    init(race: AddressRace, now: Instant) {
+        self.race = race
+        self.now = now
+    }
+
+    mutating func plan(_ event: Event, after delay: Duration) {
+        order += 1
+        planned.append((now.advanced(by: delay), order, event))
+    }
+
+    /// What happens next; also after the end, because outcomes come late.
+    mutating func next() -> Event? {
+        let first = planned.indices.min { (planned[$0].at, planned[$0].order) < (planned[$1].at, planned[$1].order) }
+        if let timer, first.map({ timer <= planned[$0].at }) ?? true {
+            now = max(now, timer)
+            self.timer = nil
+            return .timer
+        }
+        guard let first else { return nil }
+        now = planned[first].at
+        return planned.remove(at: first).event
+    }
+
+    mutating func take(_ event: Event) -> [AddressRace.Action] {
+        let actions: [AddressRace.Action]
+        switch event {
+        case .answer(let family, let answer): actions = race.resolved(family, answer, at: now)
+        case .success(let id): actions = race.attemptSucceeded(id)
+        case .failure(let id):
+            hasFailed = true
+            open.remove(id)
+            actions = race.attemptFailed(id, TransportError(.refused, "refused"), at: now)
+        case .timer: actions = race.timerFired(at: now)
+        }
+        for action in actions { check(action) }
+        return actions
+    }
+
+    private mutating func check(_ action: AddressRace.Action) {
+        if endings > 0 { violations.append("\(action) after the end") }
+        switch action {
+        case .connect(let address, let id):
+            if !tried.insert(address).inserted { violations.append("\(address) twice") }
+            if let lastStart, !hasFailed, now.since(lastStart) < race.policy.attemptDelay {
+                violations.append("attempt \(id) too early")
+            }
+            lastStart = now
+            hasFailed = false
+            open.insert(id)
+        case .arm(let instant): timer = instant
+        case .close(let id):
+            if open.remove(id) == nil { violations.append("closed \(id), which is not open") }
+        case .won(let id):
+            endings += 1
+            if open != [id] { violations.append("won \(id) while \(open) are open") }
+            timer = nil
+        case .fail:
+            endings += 1
+            if !open.isEmpty { violations.append("failed while \(open) are open") }
+            if tried != expected { violations.append("failed with addresses untried") }
+        }
+    }
+}

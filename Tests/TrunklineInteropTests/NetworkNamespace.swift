@@ -1,0 +1,115 @@
+import Foundation
+
+/// A network namespace with one host in it, to which a pair of virtual interfaces leads; its cable can be pulled.
+///
+/// Needs root, `ip` (Debian: iproute2) and a kernel with network namespaces and `veth`.
+final class NetworkNamespace {
+    private let name: String
+    private let near: String
+    private let far: String
+    /// The address of the host inside.
+    let address: String
+    private var processes: [Process] = []
+
+    struct Failed: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    /// Makes the namespace.
+    init() throws {
+        let id = UInt16.random(in: 0 ... .max)
+        // Names of interfaces have 15 characters at most. The addresses are of 198.18.0.0/15, which RFC 2544 sets aside
+        // for tests of networks.
+        (name, near, far) = ("trunkline-\(id)", "tl\(id)a", "tl\(id)b")
+        let network = "198.18.\(id >> 8)"
+        let host = Int(id & 0xFC)
+        address = "\(network).\(host + 2)"
+        do {
+            try Self.ip("netns add \(name)")
+            try Self.ip("link add \(near) type veth peer name \(far) netns \(name)")
+            try Self.ip("addr add \(network).\(host + 1)/30 dev \(near)")
+            try Self.ip("link set \(near) up")
+            try Self.ip("-n \(name) addr add \(address)/30 dev \(far)")
+            try Self.ip("-n \(name) link set \(far) up")
+        } catch {
+            remove()
+            throw error
+        }
+    }
+
+    /// Lets every packet in both directions vanish without a word.
+    func pullCable() throws { try Self.ip("-n \(name) link set \(far) down") }
+
+    /// Starts `program` inside and waits until `port` accepts connections, for ten seconds at most.
+    func start(_ program: String, _ arguments: [String], port: Int) throws {
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: try Self.path(of: "ip"))
+        process.arguments = ["netns", "exec", name, program] + arguments
+        process.standardInput = FileHandle.nullDevice
+        try process.run()
+        processes.append(process)
+        let deadline = Date().addingTimeInterval(10)
+        // In hexadecimal, in the state of listening: proc(5), /proc/net/tcp.
+        let entry = ":" + String(format: "%04X", port) + " 00000000:0000 0A"
+        while true {
+            let table = try? String(contentsOfFile: "/proc/\(process.processIdentifier)/net/tcp", encoding: .utf8)
+            if let table, table.contains(entry) { return }
+            guard process.isRunning, Date() < deadline else { throw Failed(description: "\(program) does not listen") }
+            Thread.sleep(forTimeInterval: 0.01)
+        }
+    }
+
+    /// Stops what was started inside and removes the namespace.
+    func remove() {
+        for process in processes where process.isRunning {
+            kill(process.processIdentifier, SIGKILL)  // `ip netns exec` has become the program
+            process.waitUntilExit()
+        }
+        processes = []
+        // The pair goes with one of its ends; the namespace alone may live on for a moment.
+        try? Self.ip("link del \(near)")
+        try? Self.ip("netns del \(name)")
+    }
+
+    deinit { remove() }
+
+    private static func path(of program: String) throws -> String {
+        let found = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map { "\($0)/\(program)" }
+            .first { FileManager.default.isExecutableFile(atPath: $0) }
+        guard let found else { throw Failed(description: "\(program) is not installed (Debian: iproute2)") }
+        return found
+    }
+
+    private static func ip(_ arguments: String) throws {
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: try path(of: "ip"))
+        process.arguments = arguments.split(separator: " ").map(String.init)
+        process.standardInput = FileHandle.nullDevice
+        let output = Pipe()
+        process.standardError = output
+        try process.run()
+        let message = output.fileHandleForReading.readDataToEndOfFile()
+        process.waitUntilExit()
+        guard process.terminationStatus == 0 else {
+            throw Failed(description: "ip \(arguments): \(String(decoding: message, as: UTF8.self))")
+        }
+    }
+
+    /// Whether namespaces can be made here; if not, the reason is printed.
+    ///
+    /// With `TRUNKLINE_REQUIRE_SERVERS` set, which the project's own check does, it is not asked.
+    static let isAvailable: Bool = {
+        if ProcessInfo.processInfo.environment["TRUNKLINE_REQUIRE_SERVERS"] != nil { return true }
+        guard getuid() == 0 else {
+            print("Skipped: network namespaces need root.")
+            return false
+        }
+        do {
+            try NetworkNamespace().remove()
+            return true
+        } catch {
+            print("Skipped: there are no network namespaces: \(error)")
+            return false
+        }
+    }()
+}

@@ -1,0 +1,164 @@
+import Synchronization
+import Testing
+import TrunklineCore
+import TrunklineIO
+
+/// The resolver of real names: its threads, its queue, and who is told.
+@Suite(.timeLimit(.minutes(1)))
+struct ResolverTests {
+    /// What a resolver is asked, and a gate that its answers wait at.
+    private final class Names: Sendable {
+        private let state = Lock((asked: [String](), isOpen: false))
+
+        var asked: [String] { state.withLock { $0.asked } }
+        func open() { state.withLock { $0.isOpen = true } }
+
+        func lookUp(_ host: String, _ family: AddressFamily) -> NameLookup.Answer {
+            state.withLock { $0.asked.append(host) }
+            while !state.withLock({ $0.isOpen }) { sleepShortly() }
+            return .success([
+                family == .ipv4 ? .loopback(port: 0) : .ipv6([UInt8](repeating: 1, count: 16), port: 0, scope: 0)
+            ])
+        }
+    }
+
+    private func make(_ names: Names, threads: Int = 4, queued: Int = 1024) -> Resolver {
+        Resolver(maximumThreads: threads, maximumQueued: queued) { names.lookUp($0, $1) }
+    }
+
+    /// Collects answers.
+    private final class Answers: Sendable {
+        private let state = Lock([NameLookup.Answer]())
+        func add(_ answer: NameLookup.Answer) { state.withLock { $0.append(answer) } }
+        var all: [NameLookup.Answer] { state.withLock { $0 } }
+    }
+
+    /// Until `condition` is met; how long that takes is the machine's affair.
+    private func wait(until condition: () -> Bool) async throws {
+        while !condition() { try await Task.sleep(for: .milliseconds(1)) }
+    }
+
+    @Test func aThousandWhoAskForOneNameShareOneLookUp() async throws {
+        let (names, answers) = (Names(), Answers())
+        let resolver = make(names)
+        for port in 1...1000 as ClosedRange<UInt16> {
+            _ = resolver.resolve("db", port: port, family: .ipv4) { answers.add($0) }
+        }
+        try await wait { names.asked == ["db"] }
+        names.open()
+        try await wait { answers.all.count == 1000 }
+        #expect(Set(answers.all) == Set((1...1000).map { .success([.loopback(port: $0)]) }))
+        #expect(resolver.statistics.lookups == 1)
+        #expect(resolver.statistics.peakThreads == 1)
+        try await wait { resolver.statistics.threads == 0 }  // they end with the work
+    }
+
+    @Test func manyNamesHaveFewThreads() async throws {
+        let (names, answers) = (Names(), Answers())
+        let resolver = make(names)
+        for number in 0..<100 {
+            for family in AddressFamily.allCases {
+                _ = resolver.resolve("host\(number)", port: 1, family: family) { answers.add($0) }
+            }
+        }
+        try await wait { names.asked.count == 4 }
+        names.open()
+        try await wait { answers.all.count == 200 }
+        #expect(resolver.statistics.lookups == 200)
+        #expect(resolver.statistics.peakThreads == 4)
+    }
+
+    @Test func theQueueIsBounded() async throws {
+        let (names, answers) = (Names(), Answers())
+        let resolver = make(names, threads: 1, queued: 2)
+        for host in ["a", "b"] { _ = resolver.resolve(host, port: 1, family: .ipv4) { answers.add($0) } }
+        try await wait { names.asked == ["a"] }
+        for host in ["c", "d", "b"] { _ = resolver.resolve(host, port: 1, family: .ipv4) { answers.add($0) } }
+        // "d" has no room; "b" is in the queue already.
+        #expect(answers.all.count == 1)
+        guard case .failure(let error) = answers.all[0] else { throw TransportError(.system, "no failure") }
+        #expect(error.code == .nameResolutionFailed)
+        names.open()
+        try await wait { answers.all.count == 5 }
+        #expect(names.asked == ["a", "b", "c"])
+    }
+
+    @Test func whatNobodyAsksForAnyMoreIsNotLookedUp() async throws {
+        let (names, answers) = (Names(), Answers())
+        let resolver = make(names, threads: 1)
+        let first = resolver.resolve("a", port: 1, family: .ipv4) { answers.add($0) }
+        try await wait { names.asked == ["a"] }
+        let second = resolver.resolve("b", port: 1, family: .ipv4) { answers.add($0) }
+        _ = resolver.resolve("c", port: 3, family: .ipv4) { answers.add($0) }
+        resolver.cancel(first)
+        resolver.cancel(second)
+        resolver.cancel(second)
+        // Joins the look-up that is under way although nobody else is left who asks.
+        _ = resolver.resolve("a", port: 4, family: .ipv4) { answers.add($0) }
+        names.open()
+        try await wait { answers.all.count == 2 }
+        #expect(names.asked == ["a", "c"])
+        #expect(answers.all == [.success([.loopback(port: 4)]), .success([.loopback(port: 3)])])
+    }
+
+    // MARK: On a loop
+
+    /// The answer of `loop` for `host`.
+    private func resolve(_ host: String, _ family: AddressFamily, on loop: any EventLoop) async -> NameLookup.Answer {
+        var lookup: NameLookup?
+        let answer = await withCheckedContinuation { continuation in
+            lookup = loop.resolve(host, port: 7, family: family) { answer in
+                #expect(loop.isCurrent)
+                continuation.resume(returning: answer)
+            }
+        }
+        lookup?.cancel()  // kept until here
+        return answer
+    }
+
+    @Test func literalsNeedNoLookUp() async throws {
+        let loop = Mechanism.epoll.loops.next()
+        #expect(await resolve("10.1.2.3", .ipv4, on: loop) == .success([.ipv4([10, 1, 2, 3], port: 7)]))
+        #expect(await resolve("10.1.2.3", .ipv6, on: loop) == .success([]))
+        #expect(
+            await resolve("::", .ipv6, on: loop)
+                == .success([.ipv6([UInt8](repeating: 0, count: 16), port: 7, scope: 0)])
+        )
+    }
+
+    @Test func localhostIsKnownOnEveryMachine() async throws {
+        let loop = Mechanism.epoll.loops.next()
+        let four = await resolve("localhost", .ipv4, on: loop)
+        let six = await resolve("localhost", .ipv6, on: loop)
+        let addresses = [four, six].flatMap { (try? $0.get()) ?? [] }
+        #expect(!addresses.isEmpty)
+        #expect(addresses.allSatisfy { $0.port == 7 })
+    }
+
+    @Test(arguments: ["nobody.invalid", "", "a\u{0}b", String(repeating: "x", count: 5000)])
+    func anUnknownNameIsATypedError(_ host: String) async throws {
+        let loop = Mechanism.epoll.loops.next()
+        for family in AddressFamily.allCases {
+            guard case .failure(let error) = await resolve(host, family, on: loop) else {
+                Issue.record("\(host) has addresses")
+                continue
+            }
+            #expect(error.code == .nameResolutionFailed)
+        }
+    }
+
+    @Test func whoLetsGoOfALookUpIsNotTold() async throws {
+        let (names, answers) = (Names(), Answers())
+        let loop = EventLoops(resolvingBy: make(names)).next()
+        var kept: NameLookup? = loop.resolve("db", port: 1, family: .ipv4) { answers.add($0) }
+        _ = loop.resolve("db", port: 2, family: .ipv4) { answers.add($0) }
+        let cancelled = loop.resolve("db", port: 3, family: .ipv4) { answers.add($0) }
+        cancelled.cancel()
+        names.open()
+        try await wait { !answers.all.isEmpty }
+        try await Task.sleep(for: .milliseconds(20))
+        #expect(answers.all == [.success([.loopback(port: 1)])])
+        #expect(kept != nil)
+        kept = nil
+    }
+}
