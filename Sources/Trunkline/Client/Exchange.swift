@@ -18,6 +18,8 @@ struct Exchange: Sendable {
     private var outbound = OutboundQueue.Level()
     private var isAboveWatermark = false
     var counters = Client.Statistics()
+    /// What share of the endpoint's requests failed lately; `nil` when that is nothing to go by.
+    private var errors: ErrorRateWindow?
 
     /// Requests between two tries, by the end of their back-off. Those that were given up meanwhile are in it still.
     var resting = DeadlineQueue()
@@ -27,8 +29,6 @@ struct Exchange: Sendable {
     var generator: SeededGenerator
     /// Whether there ever was a request that ends with the link that it was queued for.
     var hasLinkbound = false
-    /// What share of the endpoint's requests failed lately; `nil` when that is nothing to go by.
-    private var errors: ErrorRateWindow?
 
     private let maximumInFlight: Int
     private let maximumWaiting: Int

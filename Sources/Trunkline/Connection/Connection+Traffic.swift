@@ -119,9 +119,6 @@ extension Connection: @preconcurrency OwnedConnection {
         level.isReady = isReady
         return level
     }
-
-    /// Whether requests may go out now: there is a link, and its greeting is over.
-    var isReady: Bool { link?.isEstablished == true && greeting == nil }
 }
 
 extension Link {

@@ -154,7 +154,7 @@ public actor Connection {
         stream(startingWith: { $0.state }, { $1(&$0.stateReaders) })
     }
 
-    /// Whether there is a link that carries requests.
+    /// Whether requests may go out now: there is a link, and its greeting is over.
     var isReady: Bool { link != nil && greeting == nil }
 
     func publishState() {

@@ -50,7 +50,7 @@ extension TransportError.Code {
         case .refused: 0
         case .reset: 1
         case .closedByPeer: 2
-        case .timedOut: 3
+        case .timedOut, .halfOpen: 3
         case .unreachable: 4
         case .system: 5
         case .invalidAddress: 6

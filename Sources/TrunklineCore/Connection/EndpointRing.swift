@@ -61,11 +61,6 @@ package struct EndpointRing: Sendable {
         return entries[index].endpoint
     }
 
-    /// The endpoint that `next` would give.
-    package func peek(at now: Instant) -> Endpoint? {
-        nextIndex(at: now).map { entries[$0].endpoint }
-    }
-
     /// Whether there is an endpoint that may be tried now and has not been since the round began.
     package func hasTurnLeft(at now: Instant) -> Bool {
         selected != nil || entries.contains { !$0.hadTurn && mayBeTried($0, at: now) }

@@ -82,7 +82,8 @@ extension ReconnectMachine {
     /// Has these endpoints from now on.
     ///
     /// A link or an attempt to one that is gone is given up for another. With an empty list a link stays until it is
-    /// lost; otherwise it gives up. A wait goes on: those who are told of new servers are told at the same time.
+    /// lost; otherwise it gives up. The policy's wait goes on: those who are told of new servers are told at the same
+    /// time.
     package mutating func replaceEndpoints(_ endpoints: [Endpoint], at now: Instant) -> Action {
         guard state != .closed else { return .none }
         ring.replace(with: endpoints)
@@ -91,8 +92,11 @@ extension ReconnectMachine {
         case .connecting(let attempt):
             if ring.contains(attempt.endpoint) { return .none }
             return connect(at: now)
-        case .waiting:
-            return ring.isEmpty ? connect(at: now) : .none
+        case .waiting(let until, _, _):
+            if ring.isEmpty { return connect(at: now) }
+            // A hint of servers that are gone keeps nobody from the new ones.
+            let earliest = max(policyUntil, ring.earliestStart(at: now))
+            return earliest < until ? wait(until: earliest) : .none
         case .ready(let session):
             guard !ring.isEmpty, let linkEndpoint, !ring.contains(linkEndpoint) else { return .none }
             _ = endReady(at: now)

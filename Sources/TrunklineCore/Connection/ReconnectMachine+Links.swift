@@ -94,7 +94,8 @@ extension ReconnectMachine {
     /// An attempt, or what is left of the wait that giving up began with.
     mutating func start(at now: Instant) -> Action {
         guard !ring.isEmpty else { return .giveUp }
-        let earliest = max(restUntil, ring.earliestStart(at: now))
+        policyUntil = restUntil
+        let earliest = max(policyUntil, ring.earliestStart(at: now))
         return earliest > now ? wait(until: earliest) : connect(at: now)
     }
 
@@ -121,7 +122,8 @@ extension ReconnectMachine {
             return giveUp(at: now, policyGaveUp: true)
         }
         round += 1
-        return wait(until: max(now.advanced(by: max(.zero, delay)), ring.earliestStart(at: now)))
+        policyUntil = now.advanced(by: max(.zero, delay))
+        return wait(until: max(policyUntil, ring.earliestStart(at: now)))
     }
 
     /// Gives up, and rests for as long as the next wait would have been: demand goes on, and must not become a storm.

@@ -110,6 +110,8 @@ package struct ReconnectMachine: Sendable {
     var returnAt: Instant?
     /// After giving up: before this instant there is no attempt.
     var restUntil = Instant.distantPast
+    /// In `waiting`: its end as far as the policy goes. A server's hint may make it later.
+    var policyUntil = Instant.distantPast
     /// In `suspended`: whether to connect when it is resumed.
     var isWanted = false
 

@@ -37,6 +37,6 @@ public struct ReconnectFailure: Sendable, Hashable {
 public enum ReconnectDecision: Sendable, Hashable {
     /// Try again after this time; zero or less means at once.
     case retry(after: Duration)
-    /// Tell those who wait that there is no server. The next request starts over.
+    /// Tell those who wait that there is no server. The next request starts over, at the pace of `Backoff()`.
     case giveUp
 }

@@ -13,6 +13,12 @@ import Testing
         (0..<3).map { _ in ring.next(at: instant) }
     }
 
+    /// The next one, if there were an attempt now.
+    func first(_ ring: EndpointRing, at instant: Instant) -> Endpoint? {
+        var ring = ring
+        return ring.next(at: instant)
+    }
+
     // MARK: Turns
 
     @Test func everyEndpointHasOneTurnInARound() {
@@ -21,7 +27,7 @@ import Testing
         #expect(!ring.hasTurnLeft(at: now))
         ring.beginRound()
         #expect(ring.hasTurnLeft(at: now))
-        #expect(ring.peek(at: now) == "a:1")
+        #expect(first(ring, at: now) == "a:1")
         #expect(ring.next(at: now) == "a:1")
     }
 
@@ -56,17 +62,17 @@ import Testing
     @Test func aFailureIsForgottenAfterThreeHalfLives() {
         var ring = EndpointRing(abc, halfLife: .seconds(10))
         ring.failed("a:1", at: now)
-        #expect(ring.peek(at: after(29)) == "b:1")
+        #expect(first(ring, at: after(29)) == "b:1")
         #expect(!ring.isHealthy("a:1", at: after(29)))
-        #expect(ring.peek(at: after(31)) == "a:1")
+        #expect(first(ring, at: after(31)) == "a:1")
         #expect(ring.isHealthy("a:1", at: after(31)))
     }
 
     @Test func evenTheWorstIsForgottenWithinSixHalfLives() {
         var ring = EndpointRing(abc, halfLife: .seconds(10))
         for _ in 0..<1000 { ring.failed("a:1", at: now) }
-        #expect(ring.peek(at: after(49)) == "b:1")
-        #expect(ring.peek(at: after(61)) == "a:1")
+        #expect(first(ring, at: after(49)) == "b:1")
+        #expect(first(ring, at: after(61)) == "a:1")
         #expect(ring.isHealthy("a:1", at: .distantFuture))
     }
 
@@ -74,7 +80,7 @@ import Testing
     func anyHalfLifeWillDo(_ halfLife: Duration) {
         var ring = EndpointRing(abc, halfLife: halfLife)
         ring.failed("a:1", at: now)
-        for instant in [Instant.distantPast, now, .distantFuture] { #expect(ring.peek(at: instant) != nil) }
+        for instant in [Instant.distantPast, now, .distantFuture] { #expect(first(ring, at: instant) != nil) }
     }
 
     @Test func aClientStaysWhereItWorks() {

@@ -3,7 +3,7 @@ import Testing
 @testable import TrunklineCore
 
 /// Every input in every state, as a table.
-@Suite struct ReconnectTableTests {
+@Suite struct ReconnectTableTests: ReconnectTesting {
     static let now = Instant(nanoseconds: 1_000)
     static let states = ["idle", "connecting", "ready", "waiting", "suspended", "closed"]
 
@@ -290,17 +290,6 @@ import Testing
         case .close(let session): "close \(session)"
         case .retire(let session, let next): "retire \(session), \(describe(next))"
         case .giveUp: "give up"
-        }
-    }
-
-    private func describe(_ state: ReconnectMachine.State) -> String {
-        switch state {
-        case .idle: "idle"
-        case .connecting: "connecting"
-        case .ready: "ready"
-        case .waiting: "waiting"
-        case .suspended: "suspended"
-        case .closed: "closed"
         }
     }
 }

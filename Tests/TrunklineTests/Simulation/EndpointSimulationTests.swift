@@ -114,7 +114,10 @@ struct EndpointSimulationTests {
             service.network.refuseConnections(to: "db")
             let handle = client.start(ask("a"))
             try await service.pass(.seconds(1))
-            guard case .waiting(_, attempt: 2) = await state(of: client) else { return #expect(Bool(false)) }
+            guard case .waiting(_, attempt: 2, cause: .refused) = await state(of: client) else {
+                Issue.record("no wait")
+                return
+            }
             service.network.acceptConnections(to: "db")
             let began = service.now
             await client.reconnectNow()

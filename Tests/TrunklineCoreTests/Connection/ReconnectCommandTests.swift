@@ -1,0 +1,156 @@
+import Testing
+
+@testable import TrunklineCore
+
+/// What servers ask for, and what somebody says who knows better, over several inputs.
+@Suite struct ReconnectCommandTests: ReconnectTesting {
+    // MARK: A server's hint
+
+    @Test func aHintIsTheLeastWaitWithUpToATenthMore() throws {
+        for seed in 0..<100 as Range<UInt64> {
+            var policy = ReconnectMachine.Policy()
+            policy.reconnect = FixedRetries(count: .max, delay: .seconds(1))
+            var machine = ReconnectMachine(endpoints: ["a:1"], policy: policy, seed: seed)
+            _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+            let until = try wait(machine.linkLost(1, .closedByServer, retryAfter: .seconds(20), at: now))
+            #expect(until >= after(20) && until <= after(22))
+            let again = try attempt(machine.timerFired(at: until))
+            let short = try wait(machine.attemptFailed(again.id, .refused, retryAfter: .milliseconds(1), at: until))
+            #expect(short == until.advanced(by: .seconds(1)))
+        }
+    }
+
+    @Test func aHintKeepsFromThatServerOnly() throws {
+        var machine = machine()
+        let a = try attempt(machine.wanted(at: now))
+        let b = try attempt(machine.attemptFailed(a.id, .greetingRefused, retryAfter: .seconds(60), at: now))
+        var time = try wait(machine.attemptFailed(b.id, .refused, at: now))
+        #expect(time == after(1))
+        while time < after(60) {
+            let attempt = try attempt(machine.timerFired(at: time))
+            #expect(attempt.endpoint == "b:1")
+            time = try wait(machine.attemptFailed(attempt.id, .refused, at: time))
+        }
+        #expect(try attempt(machine.timerFired(at: after(67))).endpoint == "a:1")
+    }
+
+    @Test func noHintSendsAClientAwayForGood() throws {
+        for hint in [Duration.seconds(Int64.max), .seconds(1 << 40)] {
+            var machine = machine(["a:1"])
+            _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+            #expect(try wait(machine.leave(1, because: .goAway, retryAfter: hint, at: now)) <= after(3960))
+        }
+        var machine = machine(["a:1"])
+        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        #expect(try wait(machine.linkLost(1, .reset, retryAfter: .seconds(-5), at: now)) == after(1))
+    }
+
+    @Test func reconnectNowSkipsAHintAndLeavesTheBackoffAsItIs() throws {
+        var machine = machine(["a:1"]) { $0.reconnect = Backoff(base: .seconds(1), factor: 2, cap: .seconds(1000)) }
+        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        _ = machine.linkLost(1, .closedByServer, retryAfter: .seconds(60), at: now)
+        let attempt = try attempt(machine.reconnectNow(at: now))
+        #expect(machine.round == 1)
+        #expect(try wait(machine.attemptFailed(attempt.id, .refused, at: now)) >= after(60))
+        #expect(machine.round == 2)
+    }
+
+    // MARK: Elsewhere
+
+    @Test func aSwitchThatFailsGoesBackToTheOthers() throws {
+        var machine = machine(["a:1", "b:1", "c:1"])
+        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        let c = try attempt(machine.switchEndpoint(to: "c:1", at: now))
+        #expect(c.endpoint == "c:1")
+        #expect(machine.linkLost(1, .closedLocally, at: now) == .none)
+        #expect(try attempt(machine.attemptFailed(c.id, .refused, at: now)).endpoint == "a:1")
+    }
+
+    @Test func aSwitchWithoutDemandIsWhereTheNextAttemptGoes() throws {
+        var machine = machine()
+        #expect(machine.switchEndpoint(to: "b:1", at: now) == ReconnectMachine.Action.none)
+        #expect(try attempt(machine.wanted(at: now)).endpoint == "b:1")
+    }
+
+    @Test func theOnlyServerThatGoesAwayIsComeBackToAfterAWait() throws {
+        var machine = machine(["a:1"])
+        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        let action = machine.leave(1, because: .goAway, at: after(20))
+        #expect(action == .retire(session: 1, then: .wait(until: after(21))))
+        #expect(machine.state == .waiting(until: after(21), attempt: 1, cause: .goAway))
+    }
+
+    @Test func anErrorRateDoesNotMoveToWhereItFailedLately() throws {
+        var machine = machine()
+        let a = try attempt(machine.wanted(at: now))
+        let b = try attempt(machine.attemptFailed(a.id, .refused, at: now))
+        _ = machine.linkReady(b.id, at: now)
+        #expect(machine.leave(b.id, because: .errorRate, at: after(1)) == .none)
+        #expect(machine.state == .ready(session: b.id))
+        #expect(try attempt(machine.leave(b.id, because: .errorRate, at: after(100))).endpoint == "a:1")
+        var alone = self.machine(["a:1"])
+        _ = alone.linkReady(try attempt(alone.wanted(at: now)).id, at: now)
+        #expect(alone.leave(1, because: .errorRate, at: now) == .none)
+    }
+
+    @Test func thePreferredEndpointIsReturnedToWhenToldTo() throws {
+        var machine = machine { $0.returnsToPreferredAfter = .seconds(60) }
+        let a = try attempt(machine.wanted(at: now))
+        #expect(machine.deadline == nil)
+        let b = try attempt(machine.attemptFailed(a.id, .refused, at: now))
+        _ = machine.linkReady(b.id, at: now)
+        #expect(machine.deadline == after(60))
+        #expect(machine.timerFired(at: after(59)) == .wait(until: after(60)))
+        // Its failure is not forgotten yet: a working link is not given up for it.
+        #expect(machine.timerFired(at: after(60)) == .wait(until: after(120)))
+        #expect(machine.deadline == after(120))
+        let action = machine.timerFired(at: after(120))
+        #expect(try attempt(action).endpoint == "a:1")
+        #expect(action == .retire(session: b.id, then: .connect(try attempt(action))))
+        _ = machine.linkReady(try attempt(action).id, at: after(121))
+        #expect(machine.deadline == nil)
+    }
+
+    // MARK: Suspension and replacement
+
+    @Test func aSuspendedMachineRemembersThatALinkIsWanted() throws {
+        var machine = machine()
+        _ = machine.suspend(at: now)
+        var unwanted = machine
+        #expect(unwanted.resume(at: now) == .none)
+        #expect(unwanted.state == .idle)
+        #expect(machine.wanted(at: now) == .none)
+        #expect(try attempt(machine.resume(at: now)).endpoint == "a:1")
+        _ = machine.suspend(at: now)
+        #expect(machine.linkReady(1, at: now) == nil)
+        #expect(try attempt(machine.resume(at: now)).id == 2)
+    }
+
+    @Test func aResumedMachineStillObeysAHint() throws {
+        var machine = machine(["a:1"])
+        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        _ = machine.linkLost(1, .goAway, retryAfter: .seconds(60), at: now)
+        #expect(machine.suspend(at: now) == .rest)
+        #expect(try wait(machine.resume(at: now)) >= after(60))
+    }
+
+    @Test func aLinkOutlivesAnEmptyListButNotTheNextList() throws {
+        var machine = machine()
+        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        #expect(machine.replaceEndpoints([], at: now) == .none)
+        var lost = machine
+        #expect(lost.linkLost(1, .reset, at: now) == .giveUp)
+        #expect(lost.wanted(at: after(60)) == .giveUp)
+        #expect(try attempt(machine.replaceEndpoints(["c:1"], at: now)).endpoint == "c:1")
+    }
+
+    /// An hour's hint of a server that has been replaced since.
+    @Test func aHintOfAServerThatIsGoneKeepsNobodyFromTheNewOnes() throws {
+        var machine = machine(["a:1"])
+        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        #expect(try wait(machine.leave(1, because: .goAway, retryAfter: .seconds(3600), at: now)) >= after(3600))
+        #expect(try wait(machine.replaceEndpoints(["a:1", "b:1"], at: now)) == after(1))
+        #expect(machine.replaceEndpoints(["b:1"], at: now) == .none)
+        #expect(try attempt(machine.timerFired(at: after(1))).endpoint == "b:1")
+    }
+}

@@ -1,0 +1,46 @@
+import Testing
+import TrunklineCore
+import TrunklineTesting
+
+@testable import Trunkline
+
+/// Heartbeats where a link begins and where it is left.
+@Suite(.timeLimit(.minutes(1)))
+struct HeartbeatSeamTests {
+    /// The greeting has the first word. The machine of no link had the default policy: it was armed as soon as reading
+    /// began, and sent a ping into the greeting.
+    @Test func noPingGoesOutWhileGreeting() throws {
+        let options = ClientOptions {
+            $0.connecting.timeout = .seconds(300)
+            $0.greeting.timeout = .seconds(200)
+            $0.greeting.perform = { _ = try await $0.send(ask("login"), timeout: .seconds(200)) }
+        }
+        try simulate(options: options, handler: { _ in .after(.seconds(100), .echo) }) { service, client in
+            try await client.connect()
+            #expect(service.now > .seconds(100))
+            #expect(await service.server.journal.pingCount == 0)
+            try await service.pass(.seconds(31))
+            #expect(await service.server.journal.pingCount == 1)
+        }
+    }
+
+    /// A ping is out when its link is left. Its answer comes there, and is neither answered as the server's ping nor taken
+    /// for an answer on the new link.
+    @Test func theAnswerToAPingOnALinkThatIsLeftStaysThere() throws {
+        let server = LoopbackServer.Options { $0.pongDelay = .seconds(2) }
+        try simulate(server: server, handler: { _ in .after(.seconds(20), .echo) }) { service, _ in
+            let other = try await service.network.startServer(at: "other:7000", speaking: .standard)
+            let client = service.client(of: ["db:7000", "other:7000"])
+            let handle = client.start(ask("slow"), timeout: .seconds(60))
+            try await service.pass(.seconds(6))  // probed at 5 s
+            #expect(await service.server.journal.pingCount == 1)
+            try await client.switchEndpoint(to: "other:7000")
+            try await expectBody("slow", of: handle)
+            let journal = await service.server.journal
+            #expect(journal.pingCount == 1 && journal.pongCount == 0)
+            #expect(await client.roundTripTime == nil)
+            await client.closeNow()
+            await other.stop()
+        }
+    }
+}
