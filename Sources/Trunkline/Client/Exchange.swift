@@ -9,11 +9,7 @@ struct Exchange: Sendable {
     var table: RequestTable<Waiter>
     /// Registered requests that wait their turn: the limit on requests in flight, or the high watermark, is reached, or
     /// every serial is held.
-    private var waiting = Deque<Ticket>()
-    /// The frames of `waiting`, without those that were given up while they waited.
-    private var waitingFrames = SequentialMap<Frame>()
-    /// What `waitingFrames` cost.
-    private var waitingBytes = 0
+    private var waiting = WaitingLine()
     /// How many requests are admitted and have not left.
     private var inFlight = 0
     /// What was admitted since `begin`, to be handed to the connection.
@@ -119,11 +115,7 @@ struct Exchange: Sendable {
     }
 
     /// A registered request waits its turn.
-    mutating func wait(_ ticket: Ticket, _ frame: consuming Frame) {
-        waitingBytes += OutboundQueue.cost(of: frame)
-        waitingFrames.insert(frame, for: ticket)
-        waiting.append(ticket)
-    }
+    mutating func wait(_ ticket: Ticket, _ frame: consuming Frame) { waiting.append(ticket, frame) }
 
     /// Why a request of `cost` bytes that is not to be written now may not wait either; `nil` when it may.
     ///
@@ -133,7 +125,7 @@ struct Exchange: Sendable {
         guard count < maximumWaiting else {
             return ClientError(.overloaded, .notSent, "\(count) requests are waiting already")
         }
-        let bytes = waitingBytes + outbound.byteCount
+        let bytes = waiting.byteCount + outbound.byteCount
         guard bytes > 0, bytes + cost > maximumWaitingBytes else { return nil }
         return ClientError(.overloaded, .notSent, "\(bytes) bytes of requests are waiting already")
     }
@@ -175,32 +167,17 @@ struct Exchange: Sendable {
         outgoing.append(item)
     }
 
-    /// How many wait their turn, or the end of a back-off, and have not been given up. Those who have may be in `waiting`
-    /// still, but not in `table`.
+    /// How many wait their turn, or the end of a back-off.
     private var waitingCount: Int { table.count - inFlight }
 
     /// Lets those go out who waited, as far as they may.
     mutating func admitWaiting() {
-        if waiting.count > 2 * waitingFrames.count + 64 {
-            let frames = waitingFrames
-            waiting.removeAll { !frames.contains($0) }
+        while let ticket = waiting.first() {
+            let position = outbound.nextPosition + UInt64(outgoing.count)
+            guard mayAdmit(), let serial = table.admit(ticket, at: position) else { return }
+            guard let frame = waiting.remove(ticket), let entry = table[ticket] else { return }
+            letGo(ticket, frame, serial, entry.waiter, expectsResponse: entry.expectsResponse)
         }
-        while let ticket = waiting.first {
-            if waitingFrames.contains(ticket), let entry = table[ticket] {
-                let position = outbound.nextPosition + UInt64(outgoing.count)
-                guard mayAdmit(), let serial = table.admit(ticket, at: position) else { return }
-                if let frame = takeWaiting(ticket) {
-                    letGo(ticket, frame, serial, entry.waiter, expectsResponse: entry.expectsResponse)
-                }
-            }  // else it was given up while it waited
-            _ = waiting.popFirst()
-        }
-    }
-
-    private mutating func takeWaiting(_ ticket: Ticket) -> Frame? {
-        guard let frame = waitingFrames.remove(ticket) else { return nil }
-        waitingBytes -= OutboundQueue.cost(of: frame)
-        return frame
     }
 
     // MARK: Out
@@ -271,7 +248,7 @@ struct Exchange: Sendable {
         now: Instant,
         hasStarted: (OutboundPosition) -> Bool
     ) -> RequestTable<Waiter>.Cancellation {
-        if let entry = table[ticket], entry.position != 0 { inFlight -= 1 } else { _ = takeWaiting(ticket) }
+        if let entry = table[ticket], entry.position != 0 { inFlight -= 1 } else { waiting.remove(ticket) }
         return table.cancel(ticket, now: now, hasStarted: hasStarted)
     }
 
@@ -300,8 +277,6 @@ struct Exchange: Sendable {
     /// Hands out everyone.
     mutating func removeAll() -> [(ticket: Ticket, entry: RequestTable<Waiter>.Entry)] {
         waiting.removeAll()
-        waitingFrames.removeAll()
-        waitingBytes = 0
         resting = DeadlineQueue()
         inFlight = 0
         return table.removeAll()
