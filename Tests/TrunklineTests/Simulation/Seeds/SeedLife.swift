@@ -25,7 +25,6 @@ struct SeedLife {
         }
     }
 
-    // swift-format-ignore: NoBlockComments
     private func live() async throws -> ([SeedCalls.Outcome], [[Frame]], [String]) {
         for host in plan.hosts { try await world.startServer(host) }
         let client = Client(to: plan.endpoints, speaking: plan.codec, options: plan.options, on: world.network.loops)

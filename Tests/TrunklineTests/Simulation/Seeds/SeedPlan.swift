@@ -7,7 +7,7 @@ struct SeedPlan: Sendable {
     enum Matching { case wide, narrow, strict, inOrder }
 
     /// The time for one attempt, its greeting included.
-    static let connectTimeout = Duration.milliseconds(100)
+    var connectTimeout: Duration { hasDeadAddress ? .milliseconds(250) : .milliseconds(100) }
     static let greetingTimeout = Duration.milliseconds(80)
     static let requestTimeout = Duration.milliseconds(400)
     static let drainTimeout = Duration.milliseconds(200)
@@ -75,7 +75,7 @@ struct SeedPlan: Sendable {
     /// the old one is dead, or the attempt under way is in vain, has waited for as long as the server or the policy
     /// want, or for a refusal to be forgotten, and has connected once more.
     var recoveryBound: Duration {
-        var bound = Self.connectTimeout + Self.backoffCap + Self.connectTimeout + .milliseconds(10)
+        var bound = connectTimeout + Self.backoffCap + connectTimeout + .milliseconds(10)
         if heartbeat == .pingPong { bound += heartbeatTimes.interval + heartbeatTimes.deadline }
         bound += Self.longestHint * 11 / 10
         if greets, refusesForGood { bound += Self.halfLife * 8 }
@@ -88,7 +88,7 @@ struct SeedPlan: Sendable {
             $0.reconnecting.policy = Backoff(base: .milliseconds(2), cap: Self.backoffCap)
             $0.reconnecting.stableAfter = .milliseconds(Int.random(in: 5...100, using: &random))
             if Int.random(in: 0..<5, using: &random) == 0 { $0.reconnecting.maximumAttempts = 3 }
-            $0.connecting.timeout = Self.connectTimeout
+            $0.connecting.timeout = connectTimeout
             $0.connecting.resolutionDelay = .milliseconds(5)
             $0.connecting.attemptDelay = .milliseconds(10)
             $0.greeting.timeout = Self.greetingTimeout
