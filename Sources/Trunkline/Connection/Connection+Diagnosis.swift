@@ -56,24 +56,38 @@ extension Connection {
             bytesUnsent: bytesUnsent
         )
         guard cause.isAbnormal, let probe = options.diagnosis.probe else { return disconnectReaders.yield(report) }
-        NetworkProbe(report, of: self).begin(probe, timeout: options.diagnosis.probeTimeout, on: loop)
+        lastTicket += 1
+        let network = NetworkProbe(report, lastTicket, of: self)
+        probes[lastTicket] = network
+        network.begin(probe, timeout: options.diagnosis.probeTimeout, on: loop)
     }
 
-    func publish(_ report: DisconnectReport) { disconnectReaders.yield(report) }
+    fileprivate func publish(_ report: DisconnectReport, of probe: UInt64) {
+        probes[probe] = nil
+        disconnectReaders.yield(report)
+    }
+
+    /// Publishes the reports that still wait for the user's probe, and ends every stream of them.
+    func endReports() {
+        for (_, probe) in probes.sorted(by: { $0.key < $1.key }) { probe.timerFired() }
+        disconnectReaders.finish()
+    }
 }
 
 /// A report that waits for the user's probe.
 ///
 /// Sendable although it is not checked: `isDone`, `timer` and `task` are touched on the connection's loop only.
-private final class NetworkProbe: TimerTarget, @unchecked Sendable {
+final class NetworkProbe: TimerTarget, @unchecked Sendable {
     private let report: DisconnectReport
+    private let id: UInt64
     private weak let connection: Connection?
     private var isDone = false
     private var timer: LoopTimer?
     private var task: Task<Void, Never>?
 
-    init(_ report: DisconnectReport, of connection: Connection) {
+    init(_ report: DisconnectReport, _ id: UInt64, of connection: Connection) {
         self.report = report
+        self.id = id
         self.connection = connection
     }
 
@@ -107,6 +121,6 @@ private final class NetworkProbe: TimerTarget, @unchecked Sendable {
         timer = nil
         var report = report
         report.isNetworkUp = isUp
-        connection?.assumeIsolated { $0.publish(report) }
+        connection?.assumeIsolated { $0.publish(report, of: id) }
     }
 }

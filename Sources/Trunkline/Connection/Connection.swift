@@ -70,6 +70,8 @@ public actor Connection {
     var publishedState = ConnectionState.idle
     var stateReaders = Broadcast<ConnectionState>()
     var disconnectReaders = Broadcast<DisconnectReport>()
+    /// Reports that wait for the user's probe.
+    var probes: [UInt64: NetworkProbe] = [:]
     /// How often links came and went.
     public internal(set) var statistics = Statistics()
     /// When the link became ready.
@@ -219,6 +221,7 @@ public actor Connection {
         outbound.linkLost()
         outbound.removeAll()
         endReaders()
+        endReports()
         publishState()
         owner?.connection(did: .closed)
         let waiters = closeWaiters
