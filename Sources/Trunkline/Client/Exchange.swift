@@ -252,10 +252,13 @@ struct Exchange: Sendable {
         return table.cancel(ticket, now: now, hasStarted: hasStarted)
     }
 
-    /// The link is gone: hands out those who had started on it.
-    mutating func linkLost(hasStarted: (OutboundPosition) -> Bool) -> [(ticket: Ticket, waiter: Waiter)] {
+    /// The link is gone, perhaps closed on this side: hands out those who had started on it.
+    mutating func linkLost(
+        isOurDoing: Bool,
+        hasStarted: (OutboundPosition) -> Bool
+    ) -> [(ticket: Ticket, waiter: Waiter)] {
         let lost = table.linkLost(hasStarted: hasStarted)
-        for _ in lost { errors?.countFailed() }
+        if !isOurDoing { for _ in lost { errors?.countFailed() } }
         inFlight -= lost.count
         return lost
     }

@@ -71,6 +71,7 @@ extension HeavyTests {
             let causes = reports.reduce(into: [:]) { $0[$1.cause, default: 0] += 1 }
             #expect(causes == links.disconnects)
             #expect(Set(causes.keys).isSubset(of: [.reset, .closedByServer, .refused]))
+            #expect(causes[.reset, default: 0] >= restartCount / 2)
             let lost = reports.reduce(0) { $0 + $1.requestsLost }
             #expect(lost == ends[.failure(.connectionLost, .unknown), default: 0] + statistics.retries)
             #expect(zip(reports, reports.dropFirst()).allSatisfy { $0.session < $1.session })

@@ -165,6 +165,20 @@ struct SwitchSimulationTests {
         }
     }
 
+    /// What `suspend()` cut off counted as failed by the endpoint, which was left as soon as it was ready again.
+    @Test func whatASuspensionCutsOffIsNoFaultOfTheEndpoint() throws {
+        try simulateTwo { network, first, second, client in
+            let handles = (0..<50).map { _ in client.start(ask("slow")) }
+            try await first.waitForRequests(50)
+            await client.suspend()
+            for handle in handles { #expect(await failure(of: handle)?.code == .connectionLost) }
+            await client.resume()
+            for number in 0..<5 { try await expectEcho(Bytes("\(number)"), by: client) }
+            #expect(await first.totalConnections == 2)
+            #expect(await second.totalConnections == 0)
+        }
+    }
+
     @Test func closingEndsLinksThatWereLeft() throws {
         try simulateTwo { network, first, second, client in
             let slow = client.start(ask("slow"))
