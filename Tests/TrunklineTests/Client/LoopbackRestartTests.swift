@@ -21,10 +21,7 @@ extension HeavyTests {
             let before = Usage()
             let ledger = Ledger()
             let server = try await MortalServer(at: mechanism == .epoll ? 1 : 2, ledger)
-            let options = quickOptions {
-                $0.requests.quarantine = .milliseconds(300)
-                $0.requests.retryBudget = nil
-            }
+            let options = quickOptions { $0.requests.retryBudget = nil }
             let client = Client(to: server.endpoint, speaking: .standard, options: options, on: mechanism.loops)
             let reports = reports(of: client)
             let crowd = Crowd(on: client, isImpatient: true, policy: Self.policy)
@@ -37,6 +34,7 @@ extension HeavyTests {
                 }
                 try await ledger.wait(forMore: crowdSize)
             }
+            // The server answers also what was given up, so every serial comes back without its quarantine's end.
             var statistics = await client.statistics
             while statistics.heldSerials > 0 {
                 await Task.yield()
