@@ -118,12 +118,16 @@ final class SocketTransport: Transport, WatchedSocket {
 
     // MARK: Bytes
 
+    /// The system tells of a reset once: when a write has heard of it, reading ends as if the peer had closed in good
+    /// order.
+    private var resetSeenByWrite: TransportError?
+
     func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome {
         guard descriptor >= 0 else { return .end }
         while true {
             let count = unsafe recv(descriptor, buffer.baseAddress, buffer.count, 0)
             if count > 0 { return .bytes(count) }
-            if count == 0 { return .end }
+            if count == 0 { return resetSeenByWrite.map { .failed($0) } ?? .end }
             switch errno {
             case EINTR: continue
             case EAGAIN, EWOULDBLOCK: return .wouldBlock
@@ -140,7 +144,10 @@ final class SocketTransport: Transport, WatchedSocket {
             switch errno {
             case EINTR: continue
             case EAGAIN, EWOULDBLOCK: return .wouldBlock
-            default: return .failed(transportError(errno, "writing"))
+            case let code:
+                let error = transportError(code, "writing")
+                if code == ECONNRESET { resetSeenByWrite = error }
+                return .failed(error)
             }
         }
     }

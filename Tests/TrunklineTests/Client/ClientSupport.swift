@@ -66,9 +66,10 @@ func expectEcho(
     _ body: Bytes,
     by client: Client,
     timeout: Duration? = nil,
+    retry: RetryPolicy? = nil,
     sourceLocation: SourceLocation = #_sourceLocation
 ) async throws {
-    let reply = try await client.send(ask(body), timeout: timeout)
+    let reply = try await client.send(ask(body), timeout: timeout, retry: retry)
     #expect(reply.body == body, sourceLocation: sourceLocation)
 }
 

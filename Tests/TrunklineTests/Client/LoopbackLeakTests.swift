@@ -69,13 +69,13 @@ extension HeavyTests {
     }
 }
 
-private struct Weak<Object: AnyObject & Sendable>: Sendable {
+struct Weak<Object: AnyObject & Sendable>: Sendable {
     weak let object: Object?
     init(_ object: Object) { self.object = object }
 }
 
 /// What this process holds.
-private struct Usage: CustomStringConvertible {
+struct Usage: CustomStringConvertible {
     var descriptors = 0
     var residentKilobytes = 0
 
