@@ -26,7 +26,9 @@ extension Client: @preconcurrency MailboxOwner {
             connection.assumeIsolated { $0.leaveEndpoint(because: .errorRate) }
         }
         if exchange.endsRetired() { connection.assumeIsolated { $0.endRetired() } }
-        if phase == .draining, exchange.table.isEmpty { endDraining() }
+        if phase == .draining {
+            if exchange.table.isEmpty { endDraining() } else { connection.assumeIsolated { $0.ownerDrains() } }
+        }
         armTimer()
     }
 
@@ -135,8 +137,9 @@ extension Client: @preconcurrency MailboxOwner {
     // MARK: Time
 
     private func armTimer() {
+        // Deadlines of requests that have ended are dropped late; nobody waits for those of a closed client.
         let next =
-            switch (exchange.nextDeadline, drainDeadline) {
+            switch (phase == .closed ? nil : exchange.nextDeadline, drainDeadline) {
             case (let a?, let b?): min(a, b)
             case (let a, let b): a ?? b
             }

@@ -274,12 +274,15 @@ struct Exchange: Sendable {
     /// The endpoint is another now.
     mutating func forgetErrors() { errors?.reset() }
 
-    /// Hands out everyone.
-    mutating func removeAll() -> [(ticket: Ticket, entry: RequestTable<Waiter>.Entry)] {
+    /// Hands out everyone; those under way on links that take no new requests only when `includingRetired`.
+    mutating func removeAll(
+        includingRetired: Bool = true
+    ) -> [(ticket: Ticket, entry: RequestTable<Waiter>.Entry)] {
         waiting.removeAll()
         resting = DeadlineQueue()
-        inFlight = 0
-        return table.removeAll()
+        let removed = includingRetired ? table.removeAll() : table.removeAllButRetired()
+        inFlight = table.count
+        return removed
     }
 
     /// The next request whose deadline has passed; it is still there, to be cancelled.

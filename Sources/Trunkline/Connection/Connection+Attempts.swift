@@ -92,7 +92,7 @@ extension Connection {
             machine.attemptFailed(
                 id,
                 cause,
-                isPermanent: refusal?.isPermanent ?? false,
+                isPermanent: refusal?.isPermanent ?? (error as? TransportError)?.isMisconfiguration ?? false,
                 retryAfter: refusal?.retryAfter,
                 at: loop.now
             )
@@ -141,7 +141,7 @@ extension Connection {
         outbound.linkLost()
         let requestsLost = owner?.connectionLost(cause, to: link.endpoint) ?? 0
         report(
-            isDraining ? .draining : .ready,
+            isDraining || isOwnerDraining ? .draining : .ready,
             DisconnectCause(cause),
             cause,
             (link.endpoint, link.session, link.attempt),

@@ -51,6 +51,8 @@ public actor Connection {
     var isFlushing = false
     /// Closing: the link ends as soon as everything is written.
     var isDraining = false
+    /// The owner takes no new requests, and closes when the last one has ended.
+    var isOwnerDraining = false
     /// Reading is suspended by the owner.
     var isPaused = false
     /// Reused from batch to batch.
@@ -130,7 +132,7 @@ public actor Connection {
 
     /// What the connection is doing now.
     public var state: ConnectionState {
-        if isDraining && machine.state != .closed { return .draining }
+        if isDraining || isOwnerDraining, machine.state != .closed { return .draining }
         switch machine.state {
         case .idle: return .idle
         case .connecting(let attempt):
@@ -203,6 +205,13 @@ public actor Connection {
         arm(at: loop.now.advanced(by: options.requests.drainTimeout))
         publishState()
         scheduleFlush()
+    }
+
+    /// The owner closes as soon as its requests have ended; the link, or the way to one, goes on meanwhile.
+    func ownerDrains() {
+        guard !isOwnerDraining, !isDraining else { return }
+        isOwnerDraining = true
+        publishState()
     }
 
     func finishClosing() {

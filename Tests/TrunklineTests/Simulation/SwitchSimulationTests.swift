@@ -6,7 +6,7 @@ import TrunklineTesting
 @Suite(.timeLimit(.minutes(1)))
 struct SwitchSimulationTests {
     /// A protocol whose server can say that it goes, and for how long.
-    private struct PoliteCodec: FrameCodec {
+    struct PoliteCodec: FrameCodec {
         var layout = FrameLayout.standard
         var matching: ResponseMatching { layout.matching }
 
