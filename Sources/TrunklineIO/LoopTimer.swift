@@ -27,6 +27,11 @@ package struct TimerQueue {
     /// When `popDue` may next have something; `nil` for never.
     package var next: Instant? { heap.first?.deadline }
 
+    /// How many timers are armed. Looks at all of them: for tests.
+    package var armedCount: Int {
+        heap.count { $0.timer.queued == $0.deadline && $0.timer.deadline != nil }
+    }
+
     package mutating func arm(_ timer: LoopTimer, at deadline: Instant?) {
         timer.deadline = deadline
         guard let deadline else { return }
