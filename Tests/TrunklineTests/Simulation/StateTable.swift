@@ -79,10 +79,11 @@ struct StateWorld: Sendable {
     /// Runs `body` in `situation`, closes, and looks for anything that is left.
     static func run(
         in situation: Situation,
+        seed: UInt64 = 1,
         _ change: @escaping @Sendable (inout ClientOptions) -> Void = { _ in },
         _ body: @escaping @Sendable (StateWorld) async throws -> Void
     ) throws {
-        let network = SimulatedNetwork(seed: 1)
+        let network = SimulatedNetwork(seed: seed)
         let facts = Facts()
         let isGone = Mutex(false)
         try network.runBlocking {

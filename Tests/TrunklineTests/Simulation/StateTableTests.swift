@@ -11,9 +11,11 @@ struct StateTableTests {
     func theTablesTellTheTruth(_ situation: Situation) throws {
         for operation in Operation.allCases {
             let cell = try #require(StateTable.documented[situation, operation], "\(situation): \(operation)")
-            try StateWorld.run(in: situation) { world in
-                let outcome = try await world.outcome(of: operation)
-                #expect(outcome == cell, "\(operation) in \(situation)")
+            for seed in 1...5 as ClosedRange<UInt64> {
+                try StateWorld.run(in: situation, seed: seed) { world in
+                    let outcome = try await world.outcome(of: operation)
+                    #expect(outcome == cell, "\(operation) in \(situation), seed \(seed)")
+                }
             }
         }
     }
@@ -61,6 +63,31 @@ struct StateTableTests {
             await world.client.close()
             #expect(world.now - began <= .milliseconds(500))
             await world.expectNothingLeft(situation)
+        }
+    }
+
+    /// Without a client there are no requests to wait for.
+    @Test(arguments: Situation.allCases)
+    func aConnectionAloneClosesAtOnce(_ situation: Situation) throws {
+        try StateWorld.run(in: situation) { world in
+            var options = world.client.options
+            options.greeting.restore = { _, _ in }
+            let connection = Connection(
+                to: ["a:1", "b:1"],
+                speaking: .standard,
+                options: options,
+                on: world.network.loops
+            )
+            if situation != .idle { await connection.reconnectNow() }
+            try await world.pass(.milliseconds(100))
+            if situation == .suspended { await connection.suspend() }
+            if [.resolving, .connecting, .greeting, .waiting, .suspended].contains(situation) {
+                #expect(await connection.state.description.hasPrefix(situation.rawValue))
+            }
+            let began = world.now
+            await connection.close()
+            #expect(world.now == began)
+            #expect(await connection.state == .closed)
         }
     }
 
