@@ -101,6 +101,7 @@ extension Client {
         phase = .closed
         drainDeadline = nil
         failRequests(ClientError(.closed, .notSent, "the client was closed"))
+        exchange.forgetDeadlines()
         failConnectWaiters()
         for channel in channels { channel.finish() }
         channels.removeAll()

@@ -54,12 +54,14 @@ extension Exchange {
         return true
     }
 
-    /// The requests that end with their link although nothing of them was written.
+    /// The requests that end with their link although nothing of them was written. Those that had started on a link
+    /// that was left are still under way there.
     var linkbound: [Ticket] {
         guard hasLinkbound else { return [] }
         return table.tickets.filter { ticket in
-            guard let terms = table[ticket]?.waiter.terms else { return false }
-            return terms.endsWithItsLink && terms.restsUntil == nil
+            guard let entry = table[ticket], let terms = entry.waiter.terms else { return false }
+            let isElsewhere = entry.position != 0 && entry.position < table.retiredEnd
+            return terms.endsWithItsLink && terms.restsUntil == nil && !isElsewhere
         }
     }
 

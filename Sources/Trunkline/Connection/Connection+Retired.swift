@@ -65,9 +65,11 @@ extension Connection {
     }
 
     private func writeRetired(_ index: Int) {
+        let id = retired[index].link.transport.id
         let result = retired[index].write()
+        // The last of these may be what the link was still there for: it can be closed when this returns.
         report(wrote: result.wrote, refused: result.refused)
-        if let failure = result.failure { loseRetired(retired[index].link.transport.id, failure) }
+        if let failure = result.failure { loseRetired(id, failure) }
     }
 
     private func readRetired(_ index: Int) {
@@ -76,6 +78,8 @@ extension Connection {
         let step = retired[index].link.readAndDecode(into: &frames, limit: options.inbound.maximumUndecoded)
         // What is left over is read in the next turn: the socket is still readable.
         for frame in frames where frame.kind == .ping {
+            // Writing the answer to the one before may have found the link gone.
+            guard let index = retired.firstIndex(where: { $0.link.transport.id == id }) else { break }
             if retired[index].isToBeAnswered(frame, at: loop.now), let pong = codec.pong(answering: frame) {
                 retired[index].outbound.append(OutboundQueue.Item(pong, ticket: 0))
                 writeRetired(index)

@@ -288,6 +288,9 @@ package struct RequestTable<Waiter> {
 
     // MARK: Time
 
+    /// Stops watching deadlines: everyone has left, and nobody comes in any more.
+    package mutating func forgetDeadlines() { deadlines = DeadlineQueue() }
+
     /// The next request whose deadline has passed at `now`; it is still in the table, to be cancelled.
     @usableFromInline
     package mutating func nextExpired(at now: Instant) -> Ticket? {

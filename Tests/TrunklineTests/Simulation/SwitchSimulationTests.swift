@@ -110,6 +110,22 @@ struct SwitchSimulationTests {
         }
     }
 
+    /// Requests that end with their link were ended with *every* link: one that was under way on a link that had been
+    /// left failed with the new link's loss, and its caller was told that nothing of it was sent.
+    @Test func theNewLinkThatIsLostLeavesRequestsAloneThatEndWithTheOldOne() throws {
+        try simulateTwo { network, first, second, client in
+            try await client.connect()
+            let kept = [
+                client.start(ask("slow"), retry: .never), client.start(ask("slow"), waitsForReady: false),
+            ]
+            _ = try await first.waitForRequest { $0.body == "slow" }
+            try await client.switchEndpoint(to: "b:1")
+            try await expectEcho("quick", by: client)
+            network.reset("b")
+            for handle in kept { try await expectBody("slow", of: handle) }
+        }
+    }
+
     @Test func aServerThatGoesIsLeftAndStaysAloneForAsLongAsItAsked() throws {
         try simulateTwo { network, first, second, client in
             try await client.connect()

@@ -1,0 +1,119 @@
+import Trunkline
+import TrunklineCore
+import TrunklineTesting
+
+/// The callers of a simulated life.
+struct SeedCalls: Sendable {
+    /// The type of one-way messages.
+    static let oneWayType: UInt32 = 0x420
+
+    /// What a call came to.
+    struct Outcome: Sendable {
+        var body: Bytes
+        var isOneWay = false
+        var result: Result<Frame, ClientError>
+    }
+
+    let world: SeedWorld
+    let client: Client
+
+    private var plan: SeedPlan { world.plan }
+
+    /// One caller, who asks for one thing or several in one of the ways there are.
+    func call(_ number: UInt64) async -> [Outcome] {
+        var random = plan.random(1000 + number)
+        let size = Int.random(in: 0..<8, using: &random) == 0 ? 1500 : Int.random(in: 0...60, using: &random)
+        let body = Bytes("\(number) " + String(repeating: "x", count: size))
+        let delay = Duration.microseconds(Int.random(in: 0...40_000, using: &random))
+        let retry = plan.retry(of: number)
+        let waits = Int.random(in: 0..<7, using: &random) != 0
+        try? await world.pass(upTo: 150_000, &random)
+        let way = Int.random(in: 0..<8, using: &random)
+        let timeout = way == 2 ? Duration.microseconds(Int.random(in: 1...30_000, using: &random)) : nil
+        let (began, stalled) = (world.now, world.stalled)
+        let outcomes: [Outcome]
+        switch way {
+        case 0, 1, 2:
+            let result = await result { () throws(ClientError) in
+                try await client.send(ask(body), timeout: timeout, retry: retry, waitsForReady: waits)
+            }
+            outcomes = [Outcome(body: body, result: result)]
+        case 3, 4:
+            let handle = client.start(ask(body), retry: retry, waitsForReady: waits)
+            if number % 3 != 0 {
+                try? await world.pass(delay)
+                handle.cancel()
+            }
+            outcomes = [Outcome(body: body, result: await result { () throws(ClientError) in try await handle.value })]
+        case 5:
+            let task = Task(executorPreference: world.network.executor) {
+                await result { () throws(ClientError) in try await client.send(ask(body), retry: retry) }
+            }
+            if number % 2 == 0 { try? await world.pass(delay) }
+            task.cancel()
+            outcomes = [Outcome(body: body, result: await task.value)]
+        case 6:
+            let request = Request(type: Self.oneWayType, body: body)
+            let posted = await result { () throws(ClientError) in
+                try await client.post(request, retry: retry, waitsForReady: waits)
+                return Frame(.response)
+            }
+            outcomes = [Outcome(body: body, isOneWay: true, result: posted)]
+        default:
+            let bodies = (0..<4).map { Bytes("\(number) \($0)") }
+            let results = await client.send(all: bodies.map { ask($0) }, retry: retry, waitsForReady: waits)
+            outcomes = zip(bodies, results).map { Outcome(body: $0, result: $1) }
+        }
+        // In virtual time nothing is late by as much as a nanosecond, unless the loop was held up.
+        let (took, limit) = (world.now - began, timeout ?? SeedPlan.requestTimeout)
+        if took > limit + (world.stalled - stalled) { world.violated("request \(number) took \(took) of \(limit)") }
+        for outcome in outcomes { world.note("request \(String(outcome.body).prefix(5)): \(outcome.result.summary)") }
+        return outcomes
+    }
+
+    private func result(
+        _ body: nonisolated(nonsending) () async throws(ClientError) -> Frame
+    ) async -> Result<Frame, ClientError> {
+        do throws(ClientError) { return .success(try await body()) } catch { return .failure(error) }
+    }
+
+    /// Subscribes and, with some seeds, ends it again.
+    func subscribe(_ number: Int) async -> Bytes? {
+        var random = plan.random(500 + UInt64(number))
+        let body = Bytes("topic \(number)")
+        try? await world.pass(upTo: 100_000, &random)
+        let (began, stalled) = (world.now, world.stalled)
+        do throws(ClientError) {
+            let subscription = try await client.subscribe(ask(body))
+            world.count("subscribed")
+            guard Int.random(in: 0..<3, using: &random) == 0 else { return body }
+            try? await world.pass(upTo: 50_000, &random)
+            await subscription.end()
+            return nil
+        } catch {
+            let took = world.now - began
+            if error.code == .timedOut, took > SeedPlan.requestTimeout * 8 + (world.stalled - stalled) {
+                world.violated("subscription \(number) took \(took)")
+            }
+            return nil
+        }
+    }
+
+    /// Waits for a link, for a while or until there is one.
+    func connect(_ number: Int) async {
+        guard number % 2 == 1 else { return (try? await client.connect()) ?? () }
+        let task = Task(executorPreference: world.network.executor) { try? await client.connect() }
+        try? await world.pass(.milliseconds(number * 7))
+        task.cancel()
+        _ = await task.value
+    }
+}
+
+extension Result where Success == Frame, Failure == ClientError {
+    fileprivate var summary: String {
+        switch self {
+        case .success: "answered"
+        case .failure(let error): "\(error.code), \(error.fate): \(error.message)"
+        }
+    }
+}

@@ -1,0 +1,53 @@
+import Trunkline
+import TrunklineCore
+
+/// A layout whose server can say that it goes, and for how many milliseconds: by a push that begins with "!".
+struct SeedCodec: FrameCodec {
+    var layout: FrameLayout
+    var matching: ResponseMatching { layout.matching }
+    var pongsLookLikePings: Bool { layout.pongsLookLikePings }
+
+    mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+        guard var frame = try layout.decode(&input) else { return nil }
+        if frame.kind == .push, frame.body.first == UInt8(ascii: "!") { frame.kind = .goAway }
+        return frame
+    }
+
+    mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        try layout.encode(frame, into: &output)
+    }
+
+    func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? { layout.cancelFrame(for: serial, type: type) }
+    func ping(number: UInt64) -> Frame? { layout.ping(number: number) }
+    func pong(answering ping: Frame) -> Frame? { layout.pong(answering: ping) }
+    func retryAfter(in goAway: Frame) -> Duration? { Int(String(goAway.body).dropFirst()).map { .milliseconds($0) } }
+    func serverSide() -> any FrameCodec { layout.serverSide() }
+
+    /// The twelve-byte header, with very many serials.
+    static let wide = SeedCodec(layout: .standard)
+    /// The same with four: nothing may come twice then, and no answer after the quarantine.
+    static let narrow = SeedCodec(layout: standardLayout(serials: 50...53))
+    /// With a status, a checksum, and pongs that are no pings.
+    static let strict = SeedCodec(
+        layout: FrameLayout {
+            Field.constant([0xCA, 0xFE])
+            Field.type(UInt16.self)
+            Field.serial(UInt32.self)
+            Field.status(UInt16.self)
+            Field.length(UInt32.self, counting: .body)
+            Field.body
+            Field.checksum(.adler32, over: .body)
+        }
+        .roles(ping: 1, pong: 3, push: 2, cancel: 4, success: 200, serials: 50...)
+    )
+    /// Without serials: the server must answer everything in its turn.
+    static let inOrder = SeedCodec(
+        layout: FrameLayout {
+            Field.type(UInt16.self)
+            Field.status(UInt16.self)
+            Field.length(UInt32.self, counting: .body)
+            Field.body
+        }
+        .roles(ping: 1, pong: 3, push: 2, success: 200)
+    )
+}

@@ -1,0 +1,144 @@
+import Trunkline
+import TrunklineCore
+import TrunklineTesting
+
+/// What goes wrong in a simulated life.
+enum SeedFault: String, CaseIterable {
+    case latency, reset, halfOpen, partition, refusal, unreachable, swallowing
+    case slowNames, failingNames, silentNames
+    case slowGreeting, refusedGreeting, busyGreeting, silentGreeting
+    case slowReader, silentServer, noPongs, restart, closing, serverPing, goAway, stall
+    case suspension, emptyEndpoints, fewerEndpoints, switching, reconnectNow
+}
+
+extension SeedWorld {
+    /// Trouble of one kind after the other, each mended before the next.
+    func makeTrouble(_ salt: UInt64, for client: Client) async throws {
+        var random = plan.random(salt)
+        for _ in 0..<Int.random(in: 0...4, using: &random) {
+            try await pass(upTo: 60_000, &random)
+            guard let fault = SeedFault.allCases.randomElement(using: &random) else { return }
+            guard let host = plan.hosts.randomElement(using: &random) else { return }
+            let time = Duration.microseconds(Int.random(in: 0...80_000, using: &random))
+            note("\(fault) of \(host) for \(time)")
+            count("fault \(fault)")
+            try await perform(fault, host, time, client)
+            note("\(fault) of \(host) is over")
+        }
+    }
+
+    /// Mends what a fault leaves behind for good.
+    func mendEverything() {
+        network.heal()
+        network.setConditions(plan.conditions)
+        setMood(.usual)
+        // Four serials are soon all in quarantine; a new link begins with all of them.
+        if plan.matching == .narrow { network.reset() }
+    }
+
+    private func perform(_ fault: SeedFault, _ host: String, _ time: Duration, _ client: Client) async throws {
+        switch fault {
+        case .latency, .reset, .halfOpen, .partition, .refusal, .unreachable, .swallowing, .stall:
+            try await performOnNetwork(fault, host, time)
+        case .slowNames: try await resolve(host, .after(.milliseconds(30)), time)
+        case .failingNames: try await resolve(host, .failure(after: .milliseconds(1)), time)
+        case .silentNames: try await resolve(host, .never, time)
+        case .slowGreeting: try await greet(.slow, time)
+        case .refusedGreeting: try await greet(.refusing, time)
+        case .busyGreeting: try await greet(.busy, time)
+        case .silentGreeting: try await greet(.silent, time)
+        case .slowReader, .silentServer, .noPongs, .restart, .closing, .serverPing, .goAway:
+            try await performOnServer(fault, host, time)
+        case .suspension, .emptyEndpoints, .fewerEndpoints, .switching, .reconnectNow:
+            try await performOnClient(fault, host, time, client)
+        }
+    }
+
+    private func resolve(_ host: String, _ answer: NameAnswer, _ time: Duration) async throws {
+        network.setResolution(of: "\(host).test", ipv6: answer, ipv4: answer)
+        network.reset(host)
+        try await pass(time)
+        network.setResolution(of: "\(host).test")
+    }
+
+    private func greet(_ mood: GreetingMood, _ time: Duration) async throws {
+        setMood(mood)
+        network.reset()
+        try await pass(time)
+        setMood(.usual)
+    }
+
+    private func performOnNetwork(_ fault: SeedFault, _ host: String, _ time: Duration) async throws {
+        switch fault {
+        case .latency:
+            var slow = plan.conditions
+            slow.latency = .milliseconds(5)...(.milliseconds(30))
+            slow.fragmentation = 0.9
+            network.setConditions(slow, for: host)
+            try await pass(time)
+            network.setConditions(plan.conditions, for: host)
+        case .halfOpen:
+            network.halfOpen(host)
+            try await pass(time)
+            // Only a heartbeat with an answer finds that out.
+            if plan.heartbeat != .pingPong { network.reset(host) }
+        case .partition:
+            network.partition(host)
+            try await pass(time)
+            network.heal(host)
+        case .refusal, .unreachable, .swallowing:
+            switch fault {
+            case .refusal: network.refuseConnections(to: host)
+            case .unreachable: network.makeUnreachable(host)
+            default: network.swallowConnections(to: host)
+            }
+            network.reset(host)
+            try await pass(time)
+            network.acceptConnections(to: host)
+        case .stall: stall(for: time)
+        default: network.reset(host)
+        }
+    }
+
+    private func performOnServer(_ fault: SeedFault, _ host: String, _ time: Duration) async throws {
+        guard let server = server(host) else { return }  // it is being restarted
+        switch fault {
+        case .slowReader:
+            await server.pauseReading()
+            try await pass(time)
+            await server.resumeReading()
+        case .silentServer:
+            await server.fallSilent()
+            try await pass(time)
+            await server.speakAgain()
+        case .noPongs:
+            await server.answerPings(false)
+            try await pass(time)
+            await server.answerPings()
+        case .restart:
+            await stopServer(host)
+            try await pass(time)
+            try await startServer(host)
+        case .serverPing: _ = try? await server.ping()
+        case .goAway:
+            let hint = time < .milliseconds(20) ? "" : "\(min(time, SeedPlan.longestHint) / .milliseconds(1))"
+            _ = try? await server.push(Frame(.push, type: 2, body: Bytes("!\(hint)")))
+        default: await server.disconnectAll(reset: time < .milliseconds(40))
+        }
+    }
+
+    private func performOnClient(_ fault: SeedFault, _ host: String, _ time: Duration, _ client: Client) async throws {
+        switch fault {
+        case .suspension:
+            await client.suspend()
+            try await pass(time)
+            await client.resume()
+        case .emptyEndpoints, .fewerEndpoints:
+            await client.replaceEndpoints(fault == .emptyEndpoints ? [] : [plan.endpoint(host)])
+            try await pass(time)
+            await client.replaceEndpoints(plan.endpoints)
+        case .switching: try? await client.switchEndpoint(to: plan.endpoint(host))
+        default: await client.reconnectNow()
+        }
+    }
+}

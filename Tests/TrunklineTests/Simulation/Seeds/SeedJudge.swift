@@ -1,0 +1,87 @@
+import TrunklineCore
+import TrunklineIO
+
+@testable import Trunkline
+@testable import TrunklineTesting
+
+/// Compares what callers were told with what the servers have seen.
+extension SeedWorld {
+    func judge(_ outcomes: [SeedCalls.Outcome], _ received: [[Frame]]) {
+        let requests = received.joined().filter { $0.kind == .request }
+        let seen = Dictionary(requests.map { ($0.body, 1) }, uniquingKeysWith: +)
+        for (body, times) in seen.sorted(by: { String($0.key) < String($1.key) }) {
+            guard let number = SeedPlan.number(in: body) else { continue }
+            let limit = if case .idempotent(let attempts, _) = plan.retry(of: number) { attempts } else { 1 }
+            if times > limit { violated("request \(String(body).prefix(5)) was carried out \(times) times") }
+        }
+        for outcome in outcomes {
+            count("requests")
+            judge(outcome, isSeen: seen[outcome.body] != nil)
+        }
+        // A cancel frame comes after its request, on the same link. With few serials nothing can be said.
+        guard plan.matching != .narrow else { return }
+        for frames in received {
+            let serials = Set(frames.lazy.filter { $0.kind == .request }.map(\.serial))
+            for frame in frames where frame.kind == .cancel && !serials.contains(frame.serial) {
+                violated("a cancel of \(frame.serial), which never came there")
+            }
+        }
+    }
+
+    private func judge(_ outcome: SeedCalls.Outcome, isSeen: Bool) {
+        let name = "request \(String(outcome.body).prefix(5))"
+        switch outcome.result {
+        case .success(let reply):
+            count("outcome success")
+            if outcome.isOneWay { return }
+            if reply.body != outcome.body { violated("\(name) got another's reply: \(reply)") }
+            if !isSeen { violated("\(name) was answered but never received") }
+        case .failure(let error):
+            count("outcome \(error.code) \(error.fate)")
+            switch error.fate {
+            case .notSent: if isSeen { violated("\(name) was received, and its caller told \(error)") }
+            case .unknown: break
+            case .answered:
+                guard error.code == .rejected, let response = error.response else {
+                    return violated("\(name): \(error)")
+                }
+                if response.body != outcome.body { violated("\(name) got another's rejection: \(response)") }
+                if !isSeen { violated("\(name) was rejected but never received") }
+            }
+        }
+    }
+
+    /// What must be true when nobody is left.
+    func judgeEnd(_ leftovers: [String]) {
+        for leftover in leftovers { violated("left in the end: \(leftover)") }
+        if network.openLinks != 0 { violated("\(network.openLinks) links left in the end") }
+        let timers = network.loop.timers.armedCount
+        if timers != 0 { violated("\(timers) timers left in the end") }
+    }
+}
+
+extension Client {
+    /// What a client that is closed should not have any more.
+    var leftovers: [String] {
+        let facts: [(String, Bool)] = [
+            ("requests", !exchange.table.isEmpty), ("serials", exchange.table.heldSerials > 0),
+            ("deadlines", exchange.nextDeadline != nil), ("frames to go out", exchange.hasOutgoing),
+            ("callers of connect", !connectWaiters.isEmpty), ("callers of close", !closeWaiters.isEmpty),
+            ("subscribers", !channels.isEmpty), ("a timer", timer?.deadline != nil),
+        ]
+        return facts.filter(\.1).map(\.0) + connection.assumeIsolated { $0.leftovers }
+    }
+}
+
+extension Connection {
+    fileprivate var leftovers: [String] {
+        let facts: [(String, Bool)] = [
+            ("a link", link != nil), ("links that were left", !retired.isEmpty), ("a race", race != nil),
+            ("a greeting", greeting != nil), ("frames to be written", !outbound.isEmpty),
+            ("readers", !readers.isEmpty), ("writers", !writers.isEmpty), ("waiters", !closeWaiters.isEmpty),
+            ("a timer of attempts", timer?.deadline != nil), ("a timer of liveness", isLivenessTimerArmed),
+            ("a timer of links that were left", retiredTimeout?.timer.deadline != nil),
+        ]
+        return facts.filter(\.1).map(\.0)
+    }
+}

@@ -1,0 +1,131 @@
+import Trunkline
+import TrunklineCore
+import TrunklineTesting
+
+/// One simulated life of a client and its servers.
+struct SeedLife {
+    let world: SeedWorld
+    private var plan: SeedPlan { world.plan }
+    private static let callers: UInt64 = 16
+
+    init(seed: UInt64, recordsTrace: Bool = false) {
+        world = SeedWorld(SeedPlan(seed: seed), recordsTrace: recordsTrace)
+    }
+
+    /// Lives it. Afterwards `world` knows what happened.
+    func run() {
+        do {
+            let (outcomes, received, leftovers) = try world.network.runBlocking {
+                try await live()
+            }
+            world.judge(outcomes, received)
+            world.judgeEnd(leftovers)
+        } catch {
+            world.violated("\(error)")
+        }
+    }
+
+    private func live() async throws -> ([SeedCalls.Outcome], [[Frame]], [String]) {
+        for host in plan.hosts { try await world.startServer(host) }
+        let client = Client(to: plan.endpoints, speaking: plan.codec, options: plan.options, on: world.network.loops)
+        let calls = SeedCalls(world: world, client: client)
+        let overflow: PushBuffering.Overflow = [.dropNewest, .dropOldest, .suspendReading, .fail][Int(plan.seed % 4)]
+        let stream = client.pushes(buffering: PushBuffering(maximumCount: 2, overflow: overflow))
+
+        async let connecting: Void = withTaskGroup(of: Void.self) { group in
+            for number in 0..<4 { group.addTask { await calls.connect(number) } }
+        }
+        async let pushes: Void = read(stream)
+        async let trouble: Void = world.makeTrouble(3, for: client)
+        async let moreTrouble: Void = world.makeTrouble(4, for: client)
+        async let closing: Void = closeEarly(client)
+        async let topics = withTaskGroup(of: Bytes?.self) { group in
+            for number in 0..<(plan.subscribes ? 2 : 0) { group.addTask { await calls.subscribe(number) } }
+            return await group.reduce(into: Set<Bytes>()) { if let topic = $1 { $0.insert(topic) } }
+        }
+        let outcomes = await withTaskGroup(of: [SeedCalls.Outcome].self) { group in
+            for number in 0..<Self.callers { group.addTask { await calls.call(number) } }
+            return await group.reduce(into: []) { $0 += $1 }
+        }
+        let subscribed = await topics
+        try await trouble
+        try await moreTrouble
+        try await closing
+        world.note("everything is mended")
+        world.mendEverything()
+        if !plan.closesEarly { try await recover(client, subscribed) }
+        await close(client)
+        await connecting
+        await pushes  // the stream ends with the client
+        let leftovers = await client.leftovers
+        let facts = await client.statistics
+        for host in plan.hosts { await world.stopServer(host) }
+        try await world.pass(.seconds(1))
+        var received: [[Frame]] = []
+        for server in world.allServers { received.append(await server.received) }
+        world.count("late", facts.lateResponses)
+        world.count("retried", facts.retries)
+        world.count("retry refused", facts.retriesRefused)
+        world.count("pings", facts.connection.pings)
+        world.count("links", facts.connection.links)
+        world.count("failed attempts", facts.connection.failedAttempts)
+        for (cause, times) in facts.connection.disconnects { world.count("end \(cause.rawValue)", times) }
+        return (outcomes, received, leftovers)
+    }
+
+    private func read(_ stream: PushStream) async {
+        for await _ in stream { try? await world.pass(.microseconds(200)) }
+    }
+
+    // MARK: After the faults
+
+    /// The client must answer again, and have told the server everything about its subscriptions that it has to know.
+    private func recover(_ client: Client, _ topics: Set<Bytes>) async throws {
+        try await expectAnswer("probe 1", by: client)
+        guard plan.subscribes else { return }
+        world.network.reset()
+        try await expectAnswer("probe 2", by: client)
+        for server in world.allServers {
+            let bodies = await server.received.map(\.body)
+            guard let end = bodies.lastIndex(where: { String($0).hasPrefix("probe 2") }) else { continue }
+            let told = Set(bodies[..<end].suffix(topics.count))
+            if told != topics { world.violated("of \(topics) only \(told) were restored") }
+        }
+    }
+
+    private func expectAnswer(_ body: String, by client: Client) async throws {
+        let began = world.now
+        for number in 1... {
+            let left = plan.recoveryBound - (world.now - began)
+            guard left > .zero else { return world.violated("\(body) had no answer within \(plan.recoveryBound)") }
+            do throws(ClientError) {
+                let reply = try await client.send(ask(Bytes("\(body), \(number)")), timeout: left, retry: .never)
+                if reply.body != Bytes("\(body), \(number)") { world.violated("\(body) was answered by \(reply)") }
+                return world.note("\(body) was answered after \(world.now - began)")
+            } catch {
+                world.note("\(body), \(number): \(error)")
+                // The old link was lost with it.
+                if error.code != .timedOut { try await world.pass(.milliseconds(1)) }
+            }
+        }
+    }
+
+    // MARK: The end
+
+    private func closeEarly(_ client: Client) async throws {
+        guard plan.closesEarly else { return }
+        var random = plan.random(5)
+        try await world.pass(upTo: 150_000, &random)
+        await close(client)
+    }
+
+    /// Closes in good order or at once. The one is bounded, the other takes no time at all.
+    private func close(_ client: Client) async {
+        let (began, stalled) = (world.now, world.stalled)
+        world.note("closing")
+        if plan.closesAtOnce { await client.closeNow() } else { await client.close() }
+        let (took, limit) = (world.now - began, plan.closesAtOnce ? .zero : SeedPlan.drainTimeout)
+        if took > limit + (world.stalled - stalled) { world.violated("closing took \(took)") }
+        world.note("closed")
+    }
+}

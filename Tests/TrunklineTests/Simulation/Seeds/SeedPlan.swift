@@ -1,0 +1,150 @@
+import Trunkline
+import TrunklineCore
+import TrunklineTesting
+
+/// Everything about a simulated life that is decided before it begins, by its seed alone.
+struct SeedPlan: Sendable {
+    enum Matching { case wide, narrow, strict, inOrder }
+
+    /// The time for one attempt, its greeting included.
+    var connectTimeout: Duration { hasDeadAddress ? .milliseconds(250) : .milliseconds(100) }
+    static let greetingTimeout = Duration.milliseconds(80)
+    static let requestTimeout = Duration.milliseconds(400)
+    static let drainTimeout = Duration.milliseconds(200)
+    static let backoffCap = Duration.milliseconds(20)
+    /// For which a server may send its clients away; a tenth is added to it.
+    static let longestHint = Duration.milliseconds(40)
+    static let halfLife = Duration.milliseconds(20)
+
+    let seed: UInt64
+    let matching: Matching
+    let hosts: [String]
+    let heartbeat: ClientOptions.Liveness.Heartbeat
+    let heartbeatTimes: (interval: Duration, deadline: Duration)
+    let greets: Bool
+    /// The servers speak first, and the greeting listens.
+    let serverSpeaksFirst: Bool
+    let refusesForGood: Bool
+    /// Names resolve to an address that is dead first.
+    let hasDeadAddress: Bool
+    let subscribes: Bool
+    let closesEarly: Bool
+    let closesAtOnce: Bool
+
+    init(seed: UInt64) {
+        self.seed = seed
+        var random = SeededGenerator(seed: seed &* 1_000_003)
+        matching = [Matching.wide, .wide, .strict, .strict, .inOrder, .narrow][Int.random(in: 0..<6, using: &random)]
+        hosts = Array(["a", "b", "c"].prefix(Int.random(in: 1...3, using: &random)))
+        heartbeat =
+            switch Int.random(in: 0..<6, using: &random) {
+            case 0, 1: .none
+            case 2: .oneWay
+            default: .pingPong
+            }
+        heartbeatTimes = (
+            .milliseconds(Int.random(in: 5...50, using: &random)), .milliseconds(Int.random(in: 10...40, using: &random))
+        )
+        greets = Int.random(in: 0..<2, using: &random) == 0
+        serverSpeaksFirst = greets && Int.random(in: 0..<3, using: &random) == 0
+        refusesForGood = Int.random(in: 0..<4, using: &random) == 0
+        hasDeadAddress = Int.random(in: 0..<4, using: &random) == 0
+        subscribes = Int.random(in: 0..<3, using: &random) == 0
+        closesEarly = Int.random(in: 0..<5, using: &random) == 0
+        closesAtOnce = Int.random(in: 0..<2, using: &random) == 0
+    }
+
+    /// Chance for one purpose, the same whatever happens elsewhere.
+    func random(_ salt: UInt64) -> SeededGenerator { SeededGenerator(seed: seed &* 1_000_003 &+ salt) }
+
+    var codec: SeedCodec {
+        switch matching {
+        case .wide: .wide
+        case .narrow: .narrow
+        case .strict: .strict
+        case .inOrder: .inOrder
+        }
+    }
+
+    var hasStatus: Bool { matching == .strict || matching == .inOrder }
+    var endpoints: [Endpoint] { hosts.map { endpoint($0) } }
+    /// Clients know a server by another name than the network: the one is resolved slowly, the other is its address.
+    func endpoint(_ host: String) -> Endpoint { .host("\(host).test", port: 7000) }
+
+    /// For how long the client may be without a link that answers when nothing is wrong any more: until it notices that
+    /// the old one is dead, or the attempt under way is in vain, has waited for as long as the server or the policy
+    /// want, or for a refusal to be forgotten, and has connected once more.
+    var recoveryBound: Duration {
+        var bound = connectTimeout + Self.backoffCap + connectTimeout + .milliseconds(10)
+        if heartbeat == .pingPong { bound += heartbeatTimes.interval + heartbeatTimes.deadline }
+        bound += Self.longestHint * 11 / 10
+        if greets, refusesForGood { bound += Self.halfLife * 8 }
+        return bound
+    }
+
+    var options: ClientOptions {
+        var random = random(1)
+        return ClientOptions {
+            $0.reconnecting.policy = Backoff(base: .milliseconds(2), cap: Self.backoffCap)
+            $0.reconnecting.stableAfter = .milliseconds(Int.random(in: 5...100, using: &random))
+            if Int.random(in: 0..<5, using: &random) == 0 { $0.reconnecting.maximumAttempts = 3 }
+            $0.connecting.timeout = connectTimeout
+            $0.connecting.resolutionDelay = .milliseconds(5)
+            $0.connecting.attemptDelay = .milliseconds(10)
+            $0.greeting.timeout = Self.greetingTimeout
+            $0.failover.order = [.ordered, .shuffled, .weighted][Int.random(in: 0..<3, using: &random)]
+            $0.failover.halfLife = Self.halfLife
+            $0.failover.errorRate?.minimumRequests = Int.random(in: 3...20, using: &random)
+            $0.failover.errorRate?.window = .milliseconds(200)
+            if Int.random(in: 0..<3, using: &random) == 0 {
+                $0.failover.returnsToPreferredAfter = .milliseconds(Int.random(in: 10...100, using: &random))
+            }
+            $0.liveness.heartbeat = heartbeat
+            $0.liveness.interval = heartbeatTimes.interval
+            $0.liveness.deadline = heartbeatTimes.deadline
+            $0.liveness.probeAfter =
+                Int.random(in: 0..<3, using: &random) == 0 ? nil : .milliseconds(Int.random(in: 2...30, using: &random))
+            $0.requests.timeout = Self.requestTimeout
+            $0.requests.drainTimeout = Self.drainTimeout
+            $0.requests.quarantine = matching == .narrow ? .seconds(60) : .milliseconds(100)
+            $0.requests.maximumInFlight = Int.random(in: 2...30, using: &random)
+            if Int.random(in: 0..<4, using: &random) == 0 {
+                $0.requests.maximumWaiting = Int.random(in: 2...20, using: &random)
+                $0.requests.maximumWaitingBytes = Int.random(in: 200...4000, using: &random)
+            }
+            switch Int.random(in: 0..<3, using: &random) {
+            case 0: $0.requests.retryBudget = nil
+            case 1: $0.requests.retryBudget?.initial = 2
+            default: break
+            }
+            $0.outbound.highWatermark = Int.random(in: 100...4000, using: &random)
+            $0.outbound.lowWatermark = Int.random(in: 0...200, using: &random)
+            if greets { $0.greeting.perform = { greeter in try await greet(greeter) } }
+        }
+    }
+
+    private func greet(_ greeter: Greeter) async throws {
+        let salt = serverSpeaksFirst ? try await greeter.nextFrame().body : Bytes()
+        let answer = try await greeter.send(Request(type: 0x410, body: Bytes("login \(salt)")))
+        if answer.body == "no" { throw GreetingRefusal("no", isPermanent: refusesForGood) }
+        if answer.body == "later" { throw GreetingRefusal("later", isPermanent: false, retryAfter: Self.longestHint) }
+    }
+
+    var serverOptions: LoopbackServer.Options {
+        LoopbackServer.Options {
+            $0.answersCancelled = seed % 2 == 0
+            if hasStatus { $0.successStatus = 200 }
+            if serverSpeaksFirst { $0.onConnect = .push(Frame(.push, type: 2, body: "salt")) }
+        }
+    }
+
+    /// How the network is while nothing is broken.
+    var conditions: NetworkConditions {
+        var random = random(2)
+        var conditions = NetworkConditions()
+        conditions.sendBuffer = Int.random(in: 50...2000, using: &random)
+        conditions.receiveWindow = Int.random(in: 50...2000, using: &random)
+        conditions.fragmentation = [0, 0.25, 0.9][Int.random(in: 0..<3, using: &random)]
+        return conditions
+    }
+}

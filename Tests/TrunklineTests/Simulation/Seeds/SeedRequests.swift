@@ -1,0 +1,44 @@
+import Trunkline
+import TrunklineCore
+import TrunklineTesting
+
+/// The requests of a simulated life: how they may be sent again, and what a server does about each.
+extension SeedPlan {
+    /// The number that a body begins with, which says whose request it is; `nil` for those of nobody in particular.
+    static func number(in body: Bytes) -> UInt64? { UInt64(String(body).prefix { $0 != " " }) }
+
+    /// Whether the request of this number, and each of its batch, may be sent again.
+    func retry(of number: UInt64) -> RetryPolicy {
+        switch (number &+ seed) % 5 {
+        case 0: .never
+        case 1: .idempotent(attempts: 3, backoff: Backoff(base: .milliseconds(5), cap: .milliseconds(20)))
+        default: .ifUnsent
+        }
+    }
+
+    /// What a server does about `request` of this number. The same for each of its tries.
+    func reaction(to request: Frame, _ number: UInt64) -> Reaction {
+        var random = random(1000 + number)
+        let delay = Duration.microseconds(Int.random(in: 0...60_000, using: &random))
+        // Without serials whatever is not answered, or not in its turn, shifts everything after it.
+        let hasSerials = matching != .inOrder
+        let mayRepeat = matching == .wide || matching == .strict
+        if request.type == SeedCalls.oneWayType, !hasSerials { return .noReply }
+        switch Int.random(in: 0..<60, using: &random) {
+        case 0..<10 where hasSerials: return .after(delay, .echo)
+        case 10..<14 where mayRepeat: return .twice
+        case 14..<18 where mayRepeat: return .sequence([.echo, .after(delay, .echo)])
+        case 18..<20 where mayRepeat: return .sequence([.unknownSerial, .echo])
+        case 20..<24 where hasSerials: return .noReply
+        case 24..<28: return .sequence([.push(Frame(.push, type: 2, body: request.body)), .echo])
+        case 28..<30: return .inPieces(of: 5)
+        case 30: return .reset
+        case 31: return .sequence([.echo, .close])
+        case 32: return .closeMidFrame()
+        case 33: return .absurdLength
+        case 34..<38 where hasStatus: return .status(403, request.body)
+        case 38..<40 where matching != .narrow: return .sequence([.ping, .ping, .echo])
+        default: return .echo
+        }
+    }
+}

@@ -1,0 +1,104 @@
+import Synchronization
+import Trunkline
+import TrunklineCore
+import TrunklineTesting
+
+/// The servers of a simulated life, the state they are in, and what has happened so far.
+final class SeedWorld: Sendable {
+    enum GreetingMood { case usual, slow, refusing, busy, silent }
+
+    private struct State {
+        /// Those that listen, by host.
+        var servers: [String: LoopbackServer] = [:]
+        /// All there ever were, in order.
+        var all: [LoopbackServer] = []
+        var mood = GreetingMood.usual
+        var stalled = Duration.zero
+        var tally: [String: Int] = [:]
+        var log: [String] = []
+        var violations: [String] = []
+    }
+
+    let plan: SeedPlan
+    let network: SimulatedNetwork
+    private let state = Mutex(State())
+
+    init(_ plan: SeedPlan, recordsTrace: Bool) {
+        self.plan = plan
+        network = SimulatedNetwork(seed: plan.seed, conditions: plan.conditions)
+        network.recordsTrace = recordsTrace
+        for host in plan.hosts {
+            network.host(host)
+            network.setName("\(host).test", hosts: plan.hasDeadAddress ? ["fd00::99", "10.9.9.9", host] : [host])
+        }
+        if plan.hasDeadAddress { network.swallowConnections(to: "10.9.9.9") }
+    }
+
+    // MARK: Facts
+
+    var now: Duration { network.clock.now.offset }
+    /// For how long nothing went on although time passed.
+    var stalled: Duration { state.withLock { $0.stalled } }
+    var tally: [String: Int] { state.withLock { $0.tally } }
+    var log: [String] { state.withLock { $0.log } }
+    var violations: [String] { state.withLock { $0.violations } }
+    var allServers: [LoopbackServer] { state.withLock { $0.all } }
+    func server(_ host: String) -> LoopbackServer? { state.withLock { $0.servers[host] } }
+
+    func count(_ name: String, _ number: Int = 1) { state.withLock { $0.tally[name, default: 0] += number } }
+
+    func note(_ line: @autoclosure () -> String) {
+        guard network.recordsTrace else { return }
+        let line = "\(now): \(line())"
+        state.withLock { $0.log.append(line) }
+    }
+
+    func violated(_ what: String) {
+        note("VIOLATION: \(what)")
+        state.withLock { $0.violations.append(what) }
+    }
+
+    // MARK: Commands
+
+    func pass(_ time: Duration) async throws { try await network.clock.sleep(for: time) }
+
+    func pass(upTo microseconds: Int, _ random: inout SeededGenerator) async throws {
+        try await pass(.microseconds(Int.random(in: 0...microseconds, using: &random)))
+    }
+
+    func setMood(_ mood: GreetingMood) { state.withLock { $0.mood = mood } }
+
+    func stall(for time: Duration) {
+        state.withLock { $0.stalled += time }
+        network.stall(for: time)
+    }
+
+    func startServer(_ host: String) async throws {
+        let server = try await network.startServer(
+            at: .host(host, port: 7000),
+            speaking: plan.codec,
+            options: plan.serverOptions,
+            handler: { self.reaction(to: $0) }
+        )
+        state.withLock { state in
+            state.servers[host] = server
+            state.all.append(server)
+        }
+    }
+
+    func stopServer(_ host: String) async {
+        await state.withLock { $0.servers.removeValue(forKey: host) }?.stop()
+    }
+
+    private func reaction(to request: Frame) -> Reaction {
+        if let number = SeedPlan.number(in: request.body) { return plan.reaction(to: request, number) }
+        guard String(request.body).hasPrefix("login") else { return .echo }
+        return switch state.withLock({ $0.mood }) {
+        case .usual: .echo
+        case .slow: .after(.milliseconds(50), .echo)
+        case .refusing: .reply("no")
+        case .busy: .reply("later")
+        case .silent: .noReply
+        }
+    }
+}
