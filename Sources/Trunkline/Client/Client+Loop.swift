@@ -137,9 +137,8 @@ extension Client: @preconcurrency MailboxOwner {
     // MARK: Time
 
     private func armTimer() {
-        // Deadlines of requests that have ended are dropped late; nobody waits for those of a closed client.
         let next =
-            switch (phase == .closed ? nil : exchange.nextDeadline, drainDeadline) {
+            switch (exchange.nextDeadline, drainDeadline) {
             case (let a?, let b?): min(a, b)
             case (let a, let b): a ?? b
             }

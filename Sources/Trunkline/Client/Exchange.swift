@@ -285,12 +285,6 @@ struct Exchange: Sendable {
         return removed
     }
 
-    /// Nobody is left, and nobody comes any more: no timer is to fire for those who were.
-    mutating func forgetDeadlines() {
-        table.forgetDeadlines()
-        resting = DeadlineQueue()
-    }
-
     /// The next request whose deadline has passed; it is still there, to be cancelled.
     mutating func nextExpired(at now: Instant) -> Ticket? { table.nextExpired(at: now) }
 }

@@ -118,7 +118,8 @@ extension ReconnectMachine {
 
     /// Waits for as long as the policy says, and as the servers asked for, or gives up.
     mutating func askPolicy(at now: Instant) -> Action {
-        guard !ring.isEmpty, case .retry(let delay) = decision(by: policy.reconnect) else {
+        guard !ring.isEmpty else { return giveUp(at: now) }
+        guard case .retry(let delay) = decision(by: policy.reconnect) else {
             return giveUp(at: now, policyGaveUp: true)
         }
         round += 1

@@ -177,27 +177,3 @@ struct StateWorld: Sendable {
         #expect(left.isEmpty, "\(situation): \(left)")
     }
 }
-
-extension Client {
-    /// What a closed client must not have.
-    fileprivate var leftovers: [String] {
-        var left = connection.assumeIsolated { connection -> [String] in
-            var left: [String] = []
-            if connection.machine.state != .closed { left.append("state \(connection.state)") }
-            if connection.link != nil { left.append("link") }
-            if connection.race != nil { left.append("race") }
-            if connection.greeting != nil { left.append("greeting") }
-            if !connection.retired.isEmpty { left.append("left links") }
-            if connection.timer?.deadline != nil { left.append("connection's timer") }
-            if connection.retiredTimeout?.timer.deadline != nil { left.append("timer of left links") }
-            if connection.isLivenessTimerArmed { left.append("heartbeat's timer") }
-            if !connection.outbound.isEmpty { left.append("outbound frames") }
-            return left
-        }
-        if timer?.deadline != nil { left.append("client's timer") }
-        if statistics.pending != 0 { left.append("requests") }
-        if statistics.heldSerials != 0 { left.append("serials") }
-        if !connectWaiters.isEmpty || !closeWaiters.isEmpty { left.append("waiters") }
-        return left
-    }
-}
