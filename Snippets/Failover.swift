@@ -44,7 +44,7 @@ let answered = try await withThrowingTaskGroup(of: Int.self) { callers in
 }
 
 for await report in reports.prefix(1) {
-    print("the \(name(report.endpoint)) server is lost while \(report.phase): \(report.cause)")
+    print("the \(name(report.endpoint)) server is lost while \(report.phase)")
     print("requests of unknown fate: \(report.requestsLost > 0 ? "some" : "none")")
 }
 for await state in client.states.prefix(1) {

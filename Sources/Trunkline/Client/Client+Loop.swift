@@ -25,7 +25,7 @@ extension Client: @preconcurrency MailboxOwner {
         if watchesErrors, exchange.hasTooManyErrors(at: loop.now) {
             connection.assumeIsolated { $0.leaveEndpoint(because: .errorRate) }
         }
-        if exchange.endsRetired() { connection.assumeIsolated { $0.endRetired() } }
+        if exchange.hasDrainedRetired, connection.assumeIsolated({ $0.endRetired() }) { exchange.forgetRetired() }
         if phase == .draining {
             if exchange.table.isEmpty { endDraining() } else { connection.assumeIsolated { $0.ownerDrains() } }
         }
@@ -115,7 +115,7 @@ extension Client: @preconcurrency MailboxOwner {
                     exchange.send(frame)
                 }
             }
-            let endpoint = connection.assumeIsolated { $0.link?.endpoint }
+            let endpoint = connection.assumeIsolated { $0.endpoint(of: entry.position) }
             waiter.resume(.failure(ClientError(code, .unknown, message, endpoint: endpoint)))
         }
     }

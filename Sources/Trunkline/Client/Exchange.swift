@@ -11,7 +11,7 @@ struct Exchange: Sendable {
     /// every serial is held.
     private var waiting = WaitingLine()
     /// How many requests are admitted and have not left.
-    private var inFlight = 0
+    var inFlight = 0
     /// What was admitted since `begin`, to be handed to the connection.
     private var outgoing: [OutboundQueue.Item] = []
     /// The state of the outbound queue when this batch began, kept up with what was admitted since.
@@ -188,8 +188,8 @@ struct Exchange: Sendable {
     }
 
     /// Hands a response that came on a link that takes no new requests to the one who waits for it.
-    mutating func answer(_ frame: Frame, onLinkBefore end: OutboundPosition) {
-        resume(table.answer(frame.serial, onLinkBefore: end), with: frame)
+    mutating func answer(_ frame: Frame, on session: UInt64, _ positions: Range<OutboundPosition>) {
+        resume(table.answer(frame.serial, on: session, positions), with: frame)
     }
 
     @inline(__always)
@@ -203,23 +203,6 @@ struct Exchange: Sendable {
         case .late: counters.lateResponses += 1
         case .unknown: counters.unknownResponses += 1
         }
-    }
-
-    /// The link takes no new requests. Returns how many are left on it, and on others before it.
-    mutating func retire(before unstarted: OutboundPosition) -> Int { table.retire(before: unstarted) }
-
-    /// A link that took no new requests is gone: hands out those who had started on it.
-    mutating func retiredLinkLost(_ positions: Range<OutboundPosition>) -> [(ticket: Ticket, waiter: Waiter)] {
-        let lost = table.retiredLinkLost(positions)
-        inFlight -= lost.count
-        return lost
-    }
-
-    /// Whether links that take no new requests have none left, and are to be closed. True once.
-    mutating func endsRetired() -> Bool {
-        guard table.retiredEnd != 0, table.retiredCount == 0 else { return false }
-        table.forgetRetired()
-        return true
     }
 
     mutating func count(_ counter: WritableKeyPath<Client.Statistics, Int>) { counters[keyPath: counter] += 1 }
@@ -253,9 +236,14 @@ struct Exchange: Sendable {
     }
 
     /// The link is gone: hands out those who had started on it.
-    mutating func linkLost(hasStarted: (OutboundPosition) -> Bool) -> [(ticket: Ticket, waiter: Waiter)] {
+    mutating func linkLost(
+        isOurDoing: Bool,
+        hasStarted: (OutboundPosition) -> Bool
+    ) -> [(ticket: Ticket, waiter: Waiter)] {
         let lost = table.linkLost(hasStarted: hasStarted)
-        for _ in lost { errors?.countFailed() }
+        if !isOurDoing {
+            for _ in lost { errors?.countFailed() }
+        }
         inFlight -= lost.count
         return lost
     }

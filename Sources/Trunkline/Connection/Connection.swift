@@ -72,6 +72,8 @@ public actor Connection {
     var publishedState = ConnectionState.idle
     var stateReaders = Broadcast<ConnectionState>()
     var disconnectReaders = Broadcast<DisconnectReport>()
+    /// Finding out whether the network is up.
+    var networkProbe: NetworkProbe?
     /// How often links came and went.
     public internal(set) var statistics = Statistics()
     /// When the link became ready.
@@ -166,7 +168,10 @@ public actor Connection {
         guard state != publishedState else { return }
         publishedState = state
         stateReaders.yield(state)
-        if state == .closed { stateReaders.finish() }
+        guard state == .closed else { return }
+        stateReaders.finish()
+        networkProbe?.stop()
+        disconnectReaders.finish()
     }
 
     // MARK: Closing
@@ -219,11 +224,12 @@ public actor Connection {
         machine.close()
         arm(at: nil)
         stopLiveness()
+        reportEndByUs()
         endGreeting(ClientError(.closed, .notSent, "the connection was closed"))
         endRace()
         if let link { Lingering.close(link.transport, on: loop) }
         link = nil
-        endRetired()
+        closeRetired()
         // Before the queue is emptied: it knows what has started.
         failWriters(ClientError(.closed, .unknown, "the connection was closed")) { self.outbound.hasStarted($0) }
         failWriters(ClientError(.closed, .notSent, "the connection was closed")) { _ in true }
