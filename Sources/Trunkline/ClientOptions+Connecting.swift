@@ -34,7 +34,8 @@ extension ClientOptions {
         public var resolutionDelay: Duration = .milliseconds(50)
         /// The IP address (not a name) to connect from; `nil`, the default, lets the system choose. A server's addresses of
         /// the other family are skipped. Every attempt fails with `TransportError.Code.invalidAddress` when it is no IP
-        /// address, or none of this host.
+        /// address, or none of this host. The former is a permanent cause, as is a server without an address of its family:
+        /// callers are told `unavailable` at once. The latter is not: an interface may come up.
         public var sourceAddress: String?
         /// Sends small segments at once (TCP_NODELAY). Default true.
         public var noDelay = true

@@ -14,7 +14,7 @@ extension ClientOptions {
         public var maximumAttempts: Int?
         /// How long a link must stay ready for the policy to start anew after it. Default 10 s.
         public var stableAfter: Duration = .seconds(10)
-        /// Tries again even after a cause that time does not mend (a greeting refused for good, a certificate rejected).
+        /// Tries again even after a cause that time does not mend (a greeting refused for good, an address that is none).
         /// Default false: an endpoint with such a cause is left out until its failure is forgotten
         /// (`Failover.halfLife`), and when all have one, callers who wait are told `unavailable`.
         public var retriesPermanentCauses = false

@@ -111,17 +111,18 @@ extension Client: @preconcurrency ConnectionOwner {
         return lost.count
     }
 
-    /// No server could be reached: ends every request and everyone who waits for a link.
+    /// No server could be reached: ends every request that needs a link, and everyone who waits for one. Those under way
+    /// on a link that was left have theirs, and finish there.
     private func giveUp() {
         let error = connection.assumeIsolated { $0.unavailable() }
-        failRequests(error)
+        failRequests(error, includingRetired: false)
         resumeConnectWaiters(error)
     }
 
     /// Ends every request; those that had started with fate `unknown`, whatever `error` says.
-    func failRequests(_ error: ClientError) {
+    func failRequests(_ error: ClientError, includingRetired: Bool = true) {
         flushOutgoing()
-        let all = exchange.removeAll()
+        let all = exchange.removeAll(includingRetired: includingRetired)
         for (ticket, entry) in all {
             let started = connection.assumeIsolated { connection in
                 let started = entry.position != 0 && connection.outbound.hasStarted(entry.position)

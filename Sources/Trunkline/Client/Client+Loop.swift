@@ -26,7 +26,9 @@ extension Client: @preconcurrency MailboxOwner {
             connection.assumeIsolated { $0.leaveEndpoint(because: .errorRate) }
         }
         if exchange.hasDrainedRetired, connection.assumeIsolated({ $0.endRetired() }) { exchange.forgetRetired() }
-        if phase == .draining, exchange.table.isEmpty { endDraining() }
+        if phase == .draining {
+            if exchange.table.isEmpty { endDraining() } else { connection.assumeIsolated { $0.ownerDrains() } }
+        }
         armTimer()
     }
 

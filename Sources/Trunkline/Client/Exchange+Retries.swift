@@ -65,6 +65,12 @@ extension Exchange {
         }
     }
 
+    /// Nobody is left, and nobody comes any more: no timer is to fire for those who were.
+    mutating func forgetDeadlines() {
+        table.forgetDeadlines()
+        resting = DeadlineQueue()
+    }
+
     /// When to look for deadlines, quarantines and back-offs that are over; `nil` for never.
     var nextDeadline: Instant? {
         switch (table.nextDeadline, resting.earliest) {

@@ -11,7 +11,7 @@ struct Exchange: Sendable {
     /// every serial is held.
     private var waiting = WaitingLine()
     /// How many requests are admitted and have not left.
-    private var inFlight = 0
+    var inFlight = 0
     /// What was admitted since `begin`, to be handed to the connection.
     private var outgoing: [OutboundQueue.Item] = []
     /// The state of the outbound queue when this batch began, kept up with what was admitted since.
@@ -205,27 +205,6 @@ struct Exchange: Sendable {
         }
     }
 
-    /// The link takes no new requests. Returns how many are left on it, and on others before it.
-    mutating func retire(_ session: UInt64, before unstarted: OutboundPosition) -> Int {
-        table.retire(session, before: unstarted)
-    }
-
-    /// A link that took no new requests is gone: hands out those who had started on it.
-    mutating func retiredLinkLost(
-        _ session: UInt64,
-        _ positions: Range<OutboundPosition>
-    ) -> [(ticket: Ticket, waiter: Waiter)] {
-        let lost = table.retiredLinkLost(session, positions)
-        inFlight -= lost.count
-        return lost
-    }
-
-    /// Whether there are links that take no new requests, and have none left.
-    var hasDrainedRetired: Bool { table.retiredEnd != 0 && table.retiredCount == 0 }
-
-    /// Every link that took no new requests is closed.
-    mutating func forgetRetired() { table.forgetRetired() }
-
     mutating func count(_ counter: WritableKeyPath<Client.Statistics, Int>) { counters[keyPath: counter] += 1 }
 
     /// The last byte of a frame is with the kernel.
@@ -283,18 +262,15 @@ struct Exchange: Sendable {
     /// The endpoint is another now.
     mutating func forgetErrors() { errors?.reset() }
 
-    /// Hands out everyone.
-    mutating func removeAll() -> [(ticket: Ticket, entry: RequestTable<Waiter>.Entry)] {
+    /// Hands out everyone; those under way on links that take no new requests only when `includingRetired`.
+    mutating func removeAll(
+        includingRetired: Bool = true
+    ) -> [(ticket: Ticket, entry: RequestTable<Waiter>.Entry)] {
         waiting.removeAll()
         resting = DeadlineQueue()
-        inFlight = 0
-        return table.removeAll()
-    }
-
-    /// Nobody is left, and nobody comes any more: no timer is to fire for those who were.
-    mutating func forgetDeadlines() {
-        table.forgetDeadlines()
-        resting = DeadlineQueue()
+        let removed = includingRetired ? table.removeAll() : table.removeAllButRetired()
+        inFlight = table.count
+        return removed
     }
 
     /// The next request whose deadline has passed; it is still there, to be cancelled.

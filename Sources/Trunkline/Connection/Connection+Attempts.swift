@@ -98,7 +98,7 @@ extension Connection {
             machine.attemptFailed(
                 id,
                 cause,
-                isPermanent: refusal?.isPermanent ?? false,
+                isPermanent: refusal?.isPermanent ?? (error as? TransportError)?.isMisconfiguration ?? false,
                 retryAfter: refusal?.retryAfter,
                 at: loop.now
             )

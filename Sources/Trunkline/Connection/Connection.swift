@@ -134,7 +134,7 @@ public actor Connection {
 
     /// What the connection is doing now.
     public var state: ConnectionState {
-        if isDraining && machine.state != .closed { return .draining }
+        if isDraining || isOwnerDraining, machine.state != .closed { return .draining }
         switch machine.state {
         case .idle: return .idle
         case .connecting(let attempt):
@@ -210,6 +210,13 @@ public actor Connection {
         arm(at: loop.now.advanced(by: options.requests.drainTimeout))
         publishState()
         scheduleFlush()
+    }
+
+    /// The owner closes as soon as its requests have ended; the link, or the way to one, goes on meanwhile.
+    func ownerDrains() {
+        guard !isOwnerDraining, !isDraining else { return }
+        isOwnerDraining = true
+        publishState()
     }
 
     func finishClosing() {

@@ -8,7 +8,8 @@ public import TrunklineCore
 ///      └───────────┴────────── waiting ◄───────────────────┘
 ///
 /// A failed attempt goes on to the next endpoint at once, and to waiting when every endpoint had its turn. `suspend()`
-/// leads from every state but closed to suspended, and `resume()` back to idle or into an attempt.
+/// leads from every state but closed to suspended, and `resume()` back to idle or into an attempt. `close()` leads from
+/// every state to closed: at once when nothing is out, through draining otherwise. See the article <doc:Connecting>.
 public enum ConnectionState: Sendable, Equatable, CustomStringConvertible {
     /// Nobody has wanted a link yet, or it was given up. → resolving, connecting, waiting, suspended, closed
     case idle

@@ -40,6 +40,12 @@ extension DisconnectCause {
     }
 }
 
+extension TransportError {
+    /// Whether it is known without asking the system that the address cannot be used: time does not mend that. What the
+    /// system says of an address it may take back, as when an interface comes up.
+    var isMisconfiguration: Bool { code == .invalidAddress && errno == 0 }
+}
+
 /// A link that we ended ourselves, to suspend or to go elsewhere. The `cause` of what was lost with it.
 struct LocalClosure: Error, CustomStringConvertible {
     var description: String { "the link was closed on this side" }

@@ -48,6 +48,20 @@ extension RequestTable {
         return lost
     }
 
+    /// Hands out, in the order of their tickets, everyone who has not started on a link that took no new requests. Those
+    /// that have may still be answered there. There is no other link.
+    package mutating func removeAllButRetired() -> [(ticket: Ticket, entry: Entry)] {
+        guard retiredEnd != 0 else { return removeAll() }
+        var removed: [(ticket: Ticket, entry: Entry)] = []
+        for (ticket, entry) in entries.sorted where entry.position == 0 || entry.position >= retiredEnd {
+            entries.remove(ticket)
+            if entry.expectsResponse, entry.position != 0 { serials?.release(entry.serial) }
+            removed.append((ticket, entry))
+        }
+        order = ResponseOrder()
+        return removed
+    }
+
     /// Every link that took no new requests is closed.
     package mutating func forgetRetired() {
         retiredOrders = [:]

@@ -66,6 +66,13 @@ extension LoopbackServer {
     /// Stops listening: clients that try to connect are refused. Connections stay.
     public func stopAccepting() { acceptor.assumeIsolated { $0.close() } }
 
+    /// Dies as a process does: stops listening and resets every connection, in one step, so that no client comes back in
+    /// between. `resumeAccepting` revives it at the same endpoint, and the journal goes on.
+    public func kill() {
+        stopAccepting()
+        disconnectAll(reset: true)
+    }
+
     /// Listens again at the same endpoint. Throws when somebody else has taken it.
     public func resumeAccepting() throws(TransportError) {
         guard !isStopped else { return }

@@ -173,6 +173,17 @@ import Testing
         #expect(try attempt(machine.replaceEndpoints(["c:1"], at: now)).endpoint == "c:1")
     }
 
+    /// The list is empty, the link is lost, the list is filled again: the rest after giving up was not as long as the
+    /// policy's wait but as that of the default one, half a minute after a few rounds.
+    @Test func anEmptyListRestsForAsLongAsThePolicySays() throws {
+        var machine = machine()
+        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        _ = machine.replaceEndpoints([], at: now)
+        #expect(machine.linkLost(1, .reset, at: now) == .giveUp)
+        #expect(machine.replaceEndpoints(["c:1"], at: now) == .none)
+        #expect(try wait(machine.wanted(at: now)) == after(1))
+    }
+
     /// An hour's hint of a server that has been replaced since.
     @Test func aHintOfAServerThatIsGoneKeepsNobodyFromTheNewOnes() throws {
         var machine = machine(["a:1"])

@@ -60,6 +60,19 @@ struct LoopbackServerTests {
 
     // MARK: Connections
 
+    @Test func aServerThatWasKilledCanBeRevived() async throws {
+        try await withServerAndClient { server, client in
+            _ = try await client.send(Request(type: 0x410, body: "before"))
+            await server.kill()
+            #expect(await server.connectionCount == 0)
+            let waiting = client.start(Request(type: 0x410, body: "after"), retry: .idempotent())
+            try await server.resumeAccepting()
+            let reply = try await waiting.value
+            #expect(reply.body == "after")
+            #expect(await server.totalConnections == 2)
+        }
+    }
+
     @Test func aDisconnectedClientComesBack() async throws {
         for reset in [false, true] {
             try await withServerAndClient { server, client in

@@ -1,0 +1,59 @@
+// Two servers, one of which is killed under load: the client goes on with the other, and no request is lost.
+
+import Trunkline
+import TrunklineTesting
+
+// Ten milliseconds for a request, so that some are always under way.
+let handler: LoopbackServer.Handler = { $0.body == "login" ? .echo : .after(.milliseconds(10), .echo) }
+let first = try await LoopbackServer.start(speaking: .standard, handler: handler)
+let second = try await LoopbackServer.start(speaking: .standard, handler: handler)
+func name(_ endpoint: Endpoint) -> String { endpoint == first.endpoint ? "first" : "second" }
+
+let options = ClientOptions { options in
+    // On every new link, before anything else.
+    options.greeting.perform = { link in
+        guard try await link.send(Request(type: 0x410, body: "login")).body == "login" else {
+            throw GreetingRefusal("wrong password")
+        }
+    }
+    // These requests may be carried out twice, so they are sent again when their fate is unknown.
+    options.requests.retry = .idempotent()
+}
+let client = Client(to: [first.endpoint, second.endpoint], speaking: .standard, options: options)
+let reports = client.disconnects
+
+try await client.connect()
+print("logged in: \(await first.received.map { String($0.body) })")
+// Fifty callers with forty requests each; the first server dies when it has seen a quarter of them.
+let answered = try await withThrowingTaskGroup(of: Int.self) { callers in
+    for caller in 0..<50 {
+        callers.addTask {
+            for number in 0..<40 {
+                let body = Bytes("\(caller)/\(number)")
+                let reply = try await client.send(Request(type: 0x402, body: body))
+                guard reply.body == body else { fatalError("the answer to another request") }
+            }
+            return 40
+        }
+    }
+    try await first.waitForRequests(500)
+    await first.kill()
+    var sum = 0
+    for try await count in callers { sum += count }
+    return sum
+}
+
+for await report in reports.prefix(1) {
+    print("the \(name(report.endpoint)) server is lost while \(report.phase)")
+    print("requests of unknown fate: \(report.requestsLost > 0 ? "some" : "none")")
+}
+for await state in client.states.prefix(1) {
+    if case .ready(let endpoint, _) = state { print("now with the \(name(endpoint)) server") }
+}
+print("sent again: \(await client.statistics.retries > 0 ? "some" : "none"); answered: \(answered) of 2000")
+print("logged in there: \(await second.received.first.map { String($0.body) } ?? "nobody")")
+
+await client.close()
+await first.stop()
+await second.stop()
+print("Failover: done")

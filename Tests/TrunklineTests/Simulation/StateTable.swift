@@ -1,0 +1,179 @@
+import Foundation
+import Synchronization
+import Testing
+import TrunklineTesting
+
+@testable import Trunkline
+
+/// A state that a client can be in, by its name in the tables of `Connecting.md`.
+enum Situation: String, CaseIterable, Sendable {
+    case idle, resolving, connecting, greeting, ready
+    case left = "ready, a link left"
+    case waiting, suspended, draining, closed
+}
+
+/// What can be asked of a client, by its name in the tables of `Connecting.md`.
+enum Operation: String, CaseIterable, Sendable {
+    case send
+    case sendOnce = "send(retry: .never)"
+    case sendNow = "send(waitsForReady: false)"
+    case post, connect, close, suspend, resume, reconnectNow, switchEndpoint, replaceEndpoints
+}
+
+/// The tables of `Connecting.md` that begin with a column "State".
+struct StateTable: Sendable {
+    private var cells: [String: String] = [:]
+
+    subscript(situation: Situation, operation: Operation) -> String? {
+        cells[situation.rawValue + "|" + operation.rawValue]
+    }
+
+    static let documented = StateTable()
+
+    private init() {
+        let path = URL(filePath: #filePath).appending(
+            path: "../../../../Sources/Trunkline/Documentation.docc/Connecting.md"
+        )
+        let text = (try? String(contentsOf: path.standardized, encoding: .utf8)) ?? ""
+        var columns: [String] = []
+        for line in text.split(separator: "\n", omittingEmptySubsequences: false) {
+            let row = line.split(separator: "|").map {
+                $0.replacing("`", with: "").trimmingCharacters(in: .whitespaces)
+            }
+            guard line.hasPrefix("|"), let first = row.first else {
+                columns = []
+                continue
+            }
+            if first == "State" { columns = row }
+            for (column, cell) in zip(columns, row).dropFirst() { cells[first + "|" + column] = cell }
+        }
+    }
+}
+
+/// A client of two simulated servers, brought into any state.
+struct StateWorld: Sendable {
+    let network: SimulatedNetwork
+    let servers: [LoopbackServer]
+    let client: Client
+    fileprivate let facts: Facts
+
+    fileprivate final class Facts: Sendable {
+        /// Whether the servers answer greetings.
+        let answersGreetings = Mutex(true)
+        let runningGreetings = Mutex(0)
+        /// The request that takes two seconds.
+        let slow = Mutex<PendingRequest?>(nil)
+    }
+
+    /// Says when nobody holds the client's options any more: when client and connection are gone.
+    private final class Witness: Sendable {
+        let isGone: @Sendable () -> Void
+        init(_ isGone: @escaping @Sendable () -> Void) { self.isGone = isGone }
+        deinit { isGone() }
+    }
+
+    var now: Duration { network.clock.now.offset }
+    var slow: PendingRequest? { facts.slow.withLock { $0 } }
+    func pass(_ duration: Duration) async throws { try await network.clock.sleep(for: duration) }
+
+    /// Runs `body` in `situation`, closes, and looks for anything that is left.
+    static func run(
+        in situation: Situation,
+        seed: UInt64 = 1,
+        _ change: @escaping @Sendable (inout ClientOptions) -> Void = { _ in },
+        _ body: @escaping @Sendable (StateWorld) async throws -> Void
+    ) throws {
+        let network = SimulatedNetwork(seed: seed)
+        let facts = Facts()
+        let isGone = Mutex(false)
+        try network.runBlocking {
+            let handler: LoopbackServer.Handler = { request in
+                if request.body == "login" { return facts.answersGreetings.withLock { $0 } ? .echo : .noReply }
+                return request.body == "slow" ? .after(.seconds(2), .echo) : .echo
+            }
+            var servers: [LoopbackServer] = []
+            for endpoint in ["a:1", "b:1", "c:1"] as [Endpoint] {
+                servers.append(try await network.startServer(at: endpoint, speaking: .standard, handler: handler))
+            }
+            let witness = Witness { isGone.withLock { $0 = true } }
+            let options = ClientOptions { options in
+                options.reconnecting.policy = FixedRetries(count: 1000, delay: .seconds(10))
+                options.requests.timeout = .seconds(60)
+                options.greeting.perform = { greeter in
+                    facts.runningGreetings.withLock { $0 += 1 }
+                    defer { facts.runningGreetings.withLock { $0 -= 1 } }
+                    _ = try await greeter.send(ask("login"))
+                }
+                options.greeting.restore = { _, _ in withExtendedLifetime(witness) {} }
+                change(&options)
+            }
+            let client = Client(to: ["a:1", "b:1"], speaking: .standard, options: options, on: network.loops)
+            let world = StateWorld(network: network, servers: servers, client: client, facts: facts)
+            try await world.enter(situation)
+            try await body(world)
+            await client.closeNow()
+            await world.expectNothingLeft(situation)
+            facts.slow.withLock { $0 = nil }
+            for server in servers { await server.stop() }
+        }
+        #expect(facts.runningGreetings.withLock { $0 } == 0, "\(situation)")
+        #expect(isGone.withLock { $0 }, "\(situation): somebody holds the client")
+        #expect(network.openLinks == 0, "\(situation)")
+        #expect(network.armedTimers == 0, "\(situation)")
+    }
+
+    private func enter(_ situation: Situation) async throws {
+        switch situation {
+        case .idle: break
+        case .resolving:
+            for host in ["a", "b"] { network.setResolution(of: host, ipv6: .never, ipv4: .never) }
+            await client.reconnectNow()
+        case .connecting:
+            for host in ["a", "b"] { network.swallowConnections(to: host) }
+            await client.reconnectNow()
+        case .greeting:
+            facts.answersGreetings.withLock { $0 = false }
+            await client.reconnectNow()
+        case .ready: try await client.connect()
+        case .left:
+            try await startSlow()
+            try await client.switchEndpoint(to: "b:1")
+            try await client.connect()
+        case .waiting:
+            for host in ["a", "b"] { network.refuseConnections(to: host) }
+            await client.reconnectNow()
+        case .suspended:
+            try await client.connect()
+            await client.suspend()
+        case .draining:
+            try await startSlow()
+            let client = client
+            Task(executorPreference: network.executor) { await client.close() }
+        case .closed: await client.closeNow()
+        }
+        try await pass(.milliseconds(100))
+        let state = await client.connection.state.description
+        #expect(state.hasPrefix(situation == .left ? "ready" : situation.rawValue), "\(state) instead of \(situation)")
+    }
+
+    private func startSlow() async throws {
+        facts.slow.withLock { $0 = client.start(ask("slow")) }
+        try await servers[0].waitForRequest { $0.body == "slow" }
+    }
+
+    /// Ends whatever keeps the client from a link.
+    func heal() async {
+        for host in ["a", "b"] {
+            network.setResolution(of: host)
+            network.acceptConnections(to: host)
+        }
+        facts.answersGreetings.withLock { $0 = true }
+        await client.resume()
+    }
+
+    /// The client is closed: it has no socket, timer or request any more.
+    func expectNothingLeft(_ situation: Situation) async {
+        let left = await client.leftovers
+        #expect(left.isEmpty, "\(situation): \(left)")
+    }
+}
