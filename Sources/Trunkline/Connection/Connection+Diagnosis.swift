@@ -56,16 +56,27 @@ extension Connection {
             bytesUnsent: bytesUnsent
         )
         guard cause.isAbnormal, let probe = options.diagnosis.probe else { return disconnectReaders.yield(report) }
-        NetworkProbe(report, of: self).begin(probe, timeout: options.diagnosis.probeTimeout, on: loop)
+        let networkProbe = NetworkProbe(report, of: self)
+        networkProbes.append(networkProbe)
+        networkProbe.begin(probe, timeout: options.diagnosis.probeTimeout, on: loop)
     }
 
-    func publish(_ report: DisconnectReport) { disconnectReaders.yield(report) }
+    /// The connection is closed: there are no more reports. Those that wait for a probe come without its answer.
+    func endReports() {
+        for probe in networkProbes { probe.timerFired() }
+        disconnectReaders.finish()
+    }
+
+    fileprivate func publish(_ report: DisconnectReport, of probe: NetworkProbe) {
+        networkProbes.removeAll { $0 === probe }
+        disconnectReaders.yield(report)
+    }
 }
 
 /// A report that waits for the user's probe.
 ///
 /// Sendable although it is not checked: `isDone`, `timer` and `task` are touched on the connection's loop only.
-private final class NetworkProbe: TimerTarget, @unchecked Sendable {
+final class NetworkProbe: TimerTarget, @unchecked Sendable {
     private let report: DisconnectReport
     private weak let connection: Connection?
     private var isDone = false
@@ -107,6 +118,6 @@ private final class NetworkProbe: TimerTarget, @unchecked Sendable {
         timer = nil
         var report = report
         report.isNetworkUp = isUp
-        connection?.assumeIsolated { $0.publish(report) }
+        connection?.assumeIsolated { $0.publish(report, of: self) }
     }
 }

@@ -70,6 +70,8 @@ public actor Connection {
     var publishedState = ConnectionState.idle
     var stateReaders = Broadcast<ConnectionState>()
     var disconnectReaders = Broadcast<DisconnectReport>()
+    /// What reports of abnormal ends wait for.
+    var networkProbes: [NetworkProbe] = []
     /// How often links came and went.
     public internal(set) var statistics = Statistics()
     /// When the link became ready.
@@ -220,6 +222,7 @@ public actor Connection {
         outbound.removeAll()
         endReaders()
         publishState()
+        endReports()
         owner?.connection(did: .closed)
         let waiters = closeWaiters
         closeWaiters.removeAll()

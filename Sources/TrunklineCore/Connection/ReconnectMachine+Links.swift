@@ -118,7 +118,9 @@ extension ReconnectMachine {
 
     /// Waits for as long as the policy says, and as the servers asked for, or gives up.
     mutating func askPolicy(at now: Instant) -> Action {
-        guard !ring.isEmpty, case .retry(let delay) = decision(by: policy.reconnect) else {
+        // Without endpoints it is not the policy that gives up: the rest is as long as its wait would have been.
+        guard !ring.isEmpty else { return giveUp(at: now) }
+        guard case .retry(let delay) = decision(by: policy.reconnect) else {
             return giveUp(at: now, policyGaveUp: true)
         }
         round += 1
