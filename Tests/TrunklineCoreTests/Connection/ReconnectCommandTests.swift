@@ -144,6 +144,29 @@ import Testing
         #expect(try attempt(machine.replaceEndpoints(["c:1"], at: now)).endpoint == "c:1")
     }
 
+    /// A link lost while the list was empty: the rest was drawn from the default back-off, which had grown to seconds, in
+    /// place of the policy's. When there were endpoints again the first request waited for all of it.
+    @Test func aLinkLostWithoutEndpointsIsFollowedByThePolicysWait() throws {
+        var machine = machine { $0.reconnect = FixedRetries(count: .max, delay: .milliseconds(1)) }
+        for _ in 0..<20 {
+            machine = try lost(machine, at: now)
+            #expect(machine.replaceEndpoints(["a:1"], at: now) == .none)
+            #expect(try wait(machine.wanted(at: now)) == after(0.001))
+            _ = machine.timerFired(at: after(0.001))
+        }
+    }
+
+    /// The machine, after its link was lost while it had no endpoints.
+    private func lost(_ before: ReconnectMachine, at now: Instant) throws -> ReconnectMachine {
+        var machine = before
+        if machine.state == .idle { _ = machine.wanted(at: now) }
+        guard case .connecting(let attempt) = machine.state else { throw FrameError(.malformed, "no attempt") }
+        _ = machine.linkReady(attempt.id, at: now)
+        _ = machine.replaceEndpoints([], at: now)
+        #expect(machine.linkLost(attempt.id, .reset, at: now) == .giveUp)
+        return machine
+    }
+
     /// An hour's hint of a server that has been replaced since.
     @Test func aHintOfAServerThatIsGoneKeepsNobodyFromTheNewOnes() throws {
         var machine = machine(["a:1"])
