@@ -25,7 +25,12 @@ extension Client: @preconcurrency MailboxOwner {
         if watchesErrors, exchange.hasTooManyErrors(at: loop.now) {
             connection.assumeIsolated { $0.leaveEndpoint(because: .errorRate) }
         }
-        if exchange.endsRetired() { connection.assumeIsolated { $0.endRetired() } }
+        if exchange.endsRetired() {
+            connection.assumeIsolated { $0.endRetired() }
+            // Serials that were kept from use for the sake of late answers there are free.
+            exchange.admitWaiting()
+            flushOutgoing()
+        }
         if phase == .draining, exchange.table.isEmpty { endDraining() }
         armTimer()
     }

@@ -30,12 +30,15 @@ extension RequestTable {
             if entry.expectsResponse { serials?.release(entry.serial) }
             lost.append((ticket, entry.waiter))
         }
+        serials?.linkLost { positions.contains($0) }
         retiredOrders.removeAll { $0.end == positions.upperBound }
         return lost
     }
 
     /// Every link that took no new requests is closed.
     package mutating func forgetRetired() {
+        let end = retiredEnd
+        serials?.linkLost { $0 < end }
         retiredOrders = []
         (retiredEnd, retiredCount) = (0, 0)
     }

@@ -229,7 +229,9 @@ package struct RequestTable<Waiter> {
             forgetUnsent(entry)
             return .notSent(entry.waiter, entry.position)
         }
-        if entry.expectsResponse { serials?.quarantine(entry.serial, until: now.advanced(by: quarantine)) }
+        if entry.expectsResponse {
+            serials?.quarantine(entry.serial, until: now.advanced(by: quarantine), of: entry.position)
+        }
         return .sent(entry.waiter, serial: entry.serial, type: entry.type)
     }
 
@@ -266,7 +268,8 @@ package struct RequestTable<Waiter> {
         }
         order.removeAll { hasStarted($0) }
         // A link that takes no new requests may still answer late.
-        if retiredEnd == 0 { serials?.linkLost() }
+        let retiredEnd = retiredEnd
+        serials?.linkLost { $0 >= retiredEnd }
         return lost
     }
 

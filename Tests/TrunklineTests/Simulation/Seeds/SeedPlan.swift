@@ -43,7 +43,8 @@ struct SeedPlan: Sendable {
             default: .pingPong
             }
         heartbeatTimes = (
-            .milliseconds(Int.random(in: 5...50, using: &random)), .milliseconds(Int.random(in: 10...40, using: &random))
+            .milliseconds(Int.random(in: 5...50, using: &random)),
+            .milliseconds(Int.random(in: 10...40, using: &random))
         )
         greets = Int.random(in: 0..<2, using: &random) == 0
         serverSpeaksFirst = greets && Int.random(in: 0..<3, using: &random) == 0
