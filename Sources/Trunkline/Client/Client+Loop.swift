@@ -78,6 +78,7 @@ extension Client: @preconcurrency MailboxOwner {
         }
     }
 
+    @inline(__always)
     private func register(
         _ ticket: Ticket,
         _ frame: consuming Frame,
@@ -88,9 +89,7 @@ extension Client: @preconcurrency MailboxOwner {
         guard phase == .open else {
             return waiter.resume(.failure(ClientError(.closed, .notSent, "the client is closed")))
         }
-        if case .particular(_, let terms) = waiter, let error = refusal(terms) {
-            return waiter.resume(.failure(error))
-        }
+        if let terms = waiter.terms, let error = refusal(terms) { return waiter.resume(.failure(error)) }
         if exchange.register(ticket, frame, waiter, deadline, expectsResponse: expectsResponse) {
             // Demand drives the connection, even while nothing may be queued on it.
             ownedConnection.want()

@@ -47,7 +47,14 @@ enum Waiter: Sendable {
         }
     }
 
-    func resume(_ outcome: Outcome) {
+    /// The usual one is told in place: this is done once per request.
+    @inline(__always)
+    func resume(_ outcome: consuming Outcome) {
+        if case .caller(let suspension) = self { suspension.resume(returning: outcome) } else { tell(outcome) }
+    }
+
+    @inline(never)
+    private func tell(_ outcome: Outcome) {
         switch self {
         case .caller(let suspension): suspension.resume(returning: outcome)
         case .batch(let batch, let index): batch.complete(index, outcome)

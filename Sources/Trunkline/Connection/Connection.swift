@@ -157,7 +157,9 @@ public actor Connection {
     }
 
     /// Whether requests may go out now: there is a link, and its greeting is over.
-    var isReady: Bool { link != nil && greeting == nil }
+    var isReady: Bool {
+        if case .ready = machine.state { link != nil } else { false }
+    }
 
     func publishState() {
         let state = state

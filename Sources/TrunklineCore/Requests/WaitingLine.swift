@@ -2,14 +2,16 @@
 ///
 /// Whoever is given up leaves at once, with the memory of the frame; only the ticket stays behind until it comes up, or
 /// until such tickets outnumber the others.
+@usableFromInline
 package struct WaitingLine: Sendable {
     private var tickets = Deque<Ticket>()
-    private var frames = SequentialMap<Frame>()
+    @usableFromInline var frames = SequentialMap<Frame>()
     /// What the frames cost.
     package private(set) var byteCount = 0
 
     package init() {}
 
+    @inlinable
     package var isEmpty: Bool { frames.isEmpty }
 
     /// Whose turn is next; `nil` when nobody waits.

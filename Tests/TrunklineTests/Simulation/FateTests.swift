@@ -62,10 +62,11 @@ struct FateTests {
     /// As many as both requests and both replies have.
     private static let allBytes = 0...56
 
-    @Test func theFateIsExactAtEveryByteAtWhichTheLinkMayBeReset() throws {
+    @Test func theFateIsExactAtEveryByteAtWhichTheLinkMayBeReset() async throws {
         var seen: Set<Int> = []
         for seed in 0..<6 as Range<UInt64> {
             for count in Self.allBytes {
+                await Task.yield()  // a simulation keeps the thread to itself
                 let exchange = try exchange(seed: seed, resetAfter: count, .never)
                 seen.insert(exchange.accepted)
                 for (frame, result) in zip(Self.frames, exchange.results) {
@@ -85,9 +86,10 @@ struct FateTests {
         #expect(seen == Set(0...28))
     }
 
-    @Test func whatIsUnsentGoesOutOnceAndWhatIsUnknownDoesNot() throws {
+    @Test func whatIsUnsentGoesOutOnceAndWhatIsUnknownDoesNot() async throws {
         for seed in 0..<3 as Range<UInt64> {
             for count in Self.allBytes {
+                await Task.yield()  // a simulation keeps the thread to itself
                 let exchange = try exchange(seed: seed, resetAfter: count, .ifUnsent)
                 for ((frame, body), result) in zip(zip(Self.frames, Self.bodies), exchange.results) {
                     let place =
@@ -104,9 +106,10 @@ struct FateTests {
         }
     }
 
-    @Test func idempotentRequestsAllSucceed() throws {
+    @Test func idempotentRequestsAllSucceed() async throws {
         for seed in 0..<3 as Range<UInt64> {
             for count in Self.allBytes {
+                await Task.yield()  // a simulation keeps the thread to itself
                 let exchange = try exchange(seed: seed, resetAfter: count, .idempotent())
                 let place = "seed \(seed), \(count) bytes, \(exchange.accepted) of requests"
                 #expect(exchange.results.allSatisfy { $0.error == nil }, "\(place)")
@@ -164,7 +167,7 @@ struct FateTests {
         }
     }
 
-    @Test(arguments: 0..<6 as Range<UInt64>)
+    @Test(arguments: 0..<3 as Range<UInt64>)
     func nothingQueuedIsLostByFiftyDisconnects(_ seed: UInt64) throws {
         let outcomes = try disconnectFiftyTimes(seed: seed, .ifUnsent)
         #expect(outcomes.count == 1000)
@@ -180,7 +183,7 @@ struct FateTests {
         #expect(outcomes.filter { $0.error != nil }.count <= 50 * 8)
     }
 
-    @Test(arguments: 0..<6 as Range<UInt64>)
+    @Test(arguments: 0..<3 as Range<UInt64>)
     func idempotentRequestsOutliveFiftyDisconnects(_ seed: UInt64) throws {
         let policy = RetryPolicy.idempotent(
             attempts: 51,
