@@ -32,6 +32,9 @@ extension ClientOptions {
         /// From which share of requests failed by timeout or connection loss (not by the server's status) the endpoint is
         /// left for the next one; `nil` for never. Default: 10 % of at least 40 within 30 s.
         public var errorRate: ErrorRate? = ErrorRate()
+        /// How long a link that is left (a switch, `goAway`) may see its requests off. Those that are still under way then
+        /// are lost, fate `unknown`: longer than the longest timeout of a request. Default 120 s.
+        public var drainTimeout: Duration = .seconds(120)
         /// How long to stay away from a preferred endpoint before it is returned to, with the old link drained; `nil`,
         /// the default, to stay where it works.
         public var returnsToPreferredAfter: Duration?

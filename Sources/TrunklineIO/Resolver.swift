@@ -8,9 +8,9 @@ package final class Resolver: Sendable {
     /// Finds the addresses of a name, with port 0. Called on a thread of the resolver, which it may block.
     package typealias LookUp = @Sendable (String, AddressFamily) -> NameLookup.Answer
 
-    /// The resolver of this process: at most four threads, so that names that hang (30 s is usual without a reachable
+    /// The resolver of this process: at most eight threads, two for each name, so that names that hang (30 s without a reachable
     /// name server) leave something for the others, and no more than 1,024 names that wait for one.
-    package static let shared = Resolver(maximumThreads: 4, maximumQueued: 1024, lookUp: systemLookUp)
+    package static let shared = Resolver(maximumThreads: 8, maximumQueued: 1024, lookUp: systemLookUp)
 
     /// Stands for one who asked.
     package struct Ticket: Sendable {

@@ -17,10 +17,14 @@ import TrunklineCore
 /// The number of processors that are online, at least one.
 func processorCount() -> Int { max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN))) }
 
-/// Nanoseconds on the system's monotonic clock.
+/// Nanoseconds on the system's monotonic clock, the one that goes on while the machine sleeps.
 func monotonicNow() -> Instant {
     var time = timespec()
-    unsafe clock_gettime(CLOCK_MONOTONIC, &time)
+    #if os(Linux)
+        unsafe clock_gettime(CLOCK_BOOTTIME, &time)
+    #else
+        unsafe clock_gettime(CLOCK_MONOTONIC, &time)
+    #endif
     return Instant(nanoseconds: Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec))
 }
 

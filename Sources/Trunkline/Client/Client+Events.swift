@@ -21,10 +21,10 @@ extension Client: @preconcurrency ConnectionOwner {
             if let farewell { leave(farewell) }
             // Fewer are not worth the loop's time, and more take it so long that the first are heard anyway.
             if (8..<64).contains(frames.count) { loop.expectNews() }
-        case .receivedOnRetired(let frames, let end):
+        case .receivedOnRetired(let frames, let session, let positions):
             for frame in frames {
                 if frame.kind == .response {
-                    exchange.answer(frame, onLinkBefore: end)
+                    exchange.answer(frame, on: session, positions)
                 } else if frame.kind != .ping, frame.kind != .pong, frame.kind != .goAway {
                     receive(frame)
                 }
@@ -85,20 +85,28 @@ extension Client: @preconcurrency ConnectionOwner {
         let message =
             code == .protocolViolation ? "the server broke the protocol" : "the link was lost before the response"
         let unstarted = connection.assumeIsolated { $0.outbound.level.unstarted }
-        let lost = exchange.linkLost { $0 < unstarted }
+        let lost = exchange.linkLost(isOurDoing: cause is LocalClosure) { $0 < unstarted }
         let error = ClientError(code, .unknown, message, endpoint: endpoint, cause: cause)
         for (ticket, waiter) in lost { fail(ticket, waiter, error) }
         endLinkbound(endpoint, cause)
         return lost.count
     }
 
-    func connectionRetired(before unstarted: OutboundPosition) -> Int { exchange.retire(before: unstarted) }
+    func connectionRetired(_ session: UInt64, before unstarted: OutboundPosition) -> Int {
+        exchange.retire(session, before: unstarted)
+    }
 
-    func retiredLinkLost(_ positions: Range<OutboundPosition>, _ cause: any Error) -> Int {
+    func retiredLinkLost(
+        _ session: UInt64,
+        _ positions: Range<OutboundPosition>,
+        _ cause: any Error,
+        to endpoint: Endpoint
+    ) -> Int {
         begin()
         defer { finish() }
-        let lost = exchange.retiredLinkLost(positions)
-        let error = ClientError(.connectionLost, .unknown, "the link was lost before the response", cause: cause)
+        let lost = exchange.retiredLinkLost(session, positions)
+        let message = "the link was lost before the response"
+        let error = ClientError(.connectionLost, .unknown, message, endpoint: endpoint, cause: cause)
         for (ticket, waiter) in lost { fail(ticket, waiter, error) }
         return lost.count
     }

@@ -25,8 +25,8 @@ extension Client: @preconcurrency MailboxOwner {
         if watchesErrors, exchange.hasTooManyErrors(at: loop.now) {
             connection.assumeIsolated { $0.leaveEndpoint(because: .errorRate) }
         }
-        if exchange.endsRetired() {
-            connection.assumeIsolated { $0.endRetired() }
+        if exchange.hasDrainedRetired, connection.assumeIsolated({ $0.endRetired() }) {
+            exchange.forgetRetired()
             // Serials that were kept from use for the sake of late answers there are free.
             exchange.admitWaiting()
             flushOutgoing()
@@ -118,7 +118,7 @@ extension Client: @preconcurrency MailboxOwner {
                     exchange.send(frame)
                 }
             }
-            let endpoint = connection.assumeIsolated { $0.link?.endpoint }
+            let endpoint = connection.assumeIsolated { $0.endpoint(of: entry.position) }
             waiter.resume(.failure(ClientError(code, .unknown, message, endpoint: endpoint)))
         }
     }

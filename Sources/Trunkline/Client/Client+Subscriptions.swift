@@ -24,8 +24,10 @@ extension Client {
         timeout: Duration? = nil
     ) async throws(ClientError) -> Subscription {
         var links = await connection.linksBegun
+        let limit = timeout ?? options.requests.timeout
+        let deadline = limit.map { loop.now.advanced(by: $0) }
         while true {
-            let response = try await send(request, timeout: timeout)
+            let response = try await send(request, timeout: deadline?.since(loop.now))
             let (id, linksNow) = await connection.remember(request)
             // A link that began since may not have been told: the answer may be of the one before.
             if linksNow == max(1, links) {

@@ -188,8 +188,8 @@ struct Exchange: Sendable {
     }
 
     /// Hands a response that came on a link that takes no new requests to the one who waits for it.
-    mutating func answer(_ frame: Frame, onLinkBefore end: OutboundPosition) {
-        resume(table.answer(frame.serial, onLinkBefore: end), with: frame)
+    mutating func answer(_ frame: Frame, on session: UInt64, _ positions: Range<OutboundPosition>) {
+        resume(table.answer(frame.serial, on: session, positions), with: frame)
     }
 
     @inline(__always)
@@ -206,21 +206,25 @@ struct Exchange: Sendable {
     }
 
     /// The link takes no new requests. Returns how many are left on it, and on others before it.
-    mutating func retire(before unstarted: OutboundPosition) -> Int { table.retire(before: unstarted) }
+    mutating func retire(_ session: UInt64, before unstarted: OutboundPosition) -> Int {
+        table.retire(session, before: unstarted)
+    }
 
     /// A link that took no new requests is gone: hands out those who had started on it.
-    mutating func retiredLinkLost(_ positions: Range<OutboundPosition>) -> [(ticket: Ticket, waiter: Waiter)] {
-        let lost = table.retiredLinkLost(positions)
+    mutating func retiredLinkLost(
+        _ session: UInt64,
+        _ positions: Range<OutboundPosition>
+    ) -> [(ticket: Ticket, waiter: Waiter)] {
+        let lost = table.retiredLinkLost(session, positions)
         inFlight -= lost.count
         return lost
     }
 
-    /// Whether links that take no new requests have none left, and are to be closed. True once.
-    mutating func endsRetired() -> Bool {
-        guard table.retiredEnd != 0, table.retiredCount == 0 else { return false }
-        table.forgetRetired()
-        return true
-    }
+    /// Whether there are links that take no new requests, and have none left.
+    var hasDrainedRetired: Bool { table.retiredEnd != 0 && table.retiredCount == 0 }
+
+    /// Every link that took no new requests is closed.
+    mutating func forgetRetired() { table.forgetRetired() }
 
     mutating func count(_ counter: WritableKeyPath<Client.Statistics, Int>) { counters[keyPath: counter] += 1 }
 
@@ -253,9 +257,14 @@ struct Exchange: Sendable {
     }
 
     /// The link is gone: hands out those who had started on it.
-    mutating func linkLost(hasStarted: (OutboundPosition) -> Bool) -> [(ticket: Ticket, waiter: Waiter)] {
+    mutating func linkLost(
+        isOurDoing: Bool,
+        hasStarted: (OutboundPosition) -> Bool
+    ) -> [(ticket: Ticket, waiter: Waiter)] {
         let lost = table.linkLost(hasStarted: hasStarted)
-        for _ in lost { errors?.countFailed() }
+        if !isOurDoing {
+            for _ in lost { errors?.countFailed() }
+        }
         inFlight -= lost.count
         return lost
     }

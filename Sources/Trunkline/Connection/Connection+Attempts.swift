@@ -27,10 +27,7 @@ extension Connection {
             arm(at: nil)
             if link?.session == session { lose(LocalClosure()) }
         case .retire(let session, let next):
-            if link?.session == session { retire(machine.lastCause) }
-            // What the loss set off may have closed the connection.
-            guard machine.state != .closed else { return }
-            return perform(next)
+            return perform(next) { if link?.session == session { retire(machine.lastCause) } }
         case .giveUp:
             abandonAttempt()
             arm(at: nil)
@@ -41,6 +38,14 @@ extension Connection {
             endReaders()
         }
         publishState()
+    }
+
+    /// Performs `action` after `body`, in which the owner hears of something, unless that made the machine go on: the
+    /// action is of the past then.
+    private func perform(_ action: ReconnectMachine.Action, after body: () -> Void) {
+        let state = machine.state
+        body()
+        if machine.state == state { perform(action) } else { publishState() }
     }
 
     /// The error for those who wait for a link in vain.
@@ -58,6 +63,7 @@ extension Connection {
 
     /// Drops what there is of an attempt that is not wanted any more.
     func abandonAttempt() {
+        if !isReady { reportEndByUs() }
         endRace()
         // A link that greets is the attempt's; any other is ready.
         guard greeting != nil else { return }
@@ -138,27 +144,32 @@ extension Connection {
         stopLiveness()
         lastCause = cause
         let bytesUnsent = outbound.unwrittenCount
+        let lifetime = readySince.map { loop.now.since($0) } ?? .zero
+        readySince = nil
         outbound.linkLost()
-        let requestsLost = owner?.connectionLost(cause, to: link.endpoint) ?? 0
-        report(
-            isDraining ? .draining : .ready,
-            DisconnectCause(cause),
-            cause,
-            (link.endpoint, link.session, link.attempt),
-            lifetime: readySince.map { loop.now.since($0) } ?? .zero,
-            requestsLost: requestsLost,
-            bytesUnsent: bytesUnsent
-        )
-        let error = ClientError(
-            .connectionLost,
-            .unknown,
-            "the link was lost while writing",
-            endpoint: link.endpoint,
-            cause: cause
-        )
-        failWriters(error) { self.outbound.hasStarted($0) }
-        if isDraining { return finishClosing() }
-        perform(machine.linkLost(link.session, DisconnectCause(cause), at: loop.now))
+        // The machine first: while the owner hears of it, the link is no more, and no reason to leave its endpoint.
+        let action = machine.linkLost(link.session, DisconnectCause(cause), at: loop.now)
+        perform(action) {
+            let requestsLost = owner?.connectionLost(cause, to: link.endpoint) ?? 0
+            report(
+                isDraining || isOwnerDraining ? .draining : .ready,
+                DisconnectCause(cause),
+                cause,
+                (link.endpoint, link.session, link.attempt),
+                lifetime: lifetime,
+                requestsLost: requestsLost,
+                bytesUnsent: bytesUnsent
+            )
+            let error = ClientError(
+                .connectionLost,
+                .unknown,
+                "the link was lost while writing",
+                endpoint: link.endpoint,
+                cause: cause
+            )
+            failWriters(error) { self.outbound.hasStarted($0) }
+            if isDraining { finishClosing() }
+        }
     }
 }
 

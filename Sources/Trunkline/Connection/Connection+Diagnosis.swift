@@ -55,69 +55,37 @@ extension Connection {
             requestsLost: requestsLost,
             bytesUnsent: bytesUnsent
         )
-        guard cause.isAbnormal, let probe = options.diagnosis.probe else { return disconnectReaders.yield(report) }
-        let networkProbe = NetworkProbe(report, of: self)
-        networkProbes.append(networkProbe)
-        networkProbe.begin(probe, timeout: options.diagnosis.probeTimeout, on: loop)
-    }
-
-    /// The connection is closed: there are no more reports. Those that wait for a probe come without its answer.
-    func endReports() {
-        for probe in networkProbes { probe.timerFired() }
-        disconnectReaders.finish()
-    }
-
-    fileprivate func publish(_ report: DisconnectReport, of probe: NetworkProbe) {
-        networkProbes.removeAll { $0 === probe }
-        disconnectReaders.yield(report)
-    }
-}
-
-/// A report that waits for the user's probe.
-///
-/// Sendable although it is not checked: `isDone`, `timer` and `task` are touched on the connection's loop only.
-final class NetworkProbe: TimerTarget, @unchecked Sendable {
-    private let report: DisconnectReport
-    private weak let connection: Connection?
-    private var isDone = false
-    private var timer: LoopTimer?
-    private var task: Task<Void, Never>?
-
-    init(_ report: DisconnectReport, of connection: Connection) {
-        self.report = report
-        self.connection = connection
-    }
-
-    func begin(
-        _ probe: @escaping @Sendable (DisconnectReport) async -> Bool,
-        timeout: Duration,
-        on loop: any EventLoop
-    ) {
-        let timer = LoopTimer(target: self)
-        self.timer = timer
-        loop.arm(timer, at: loop.now.advanced(by: timeout))
-        let report = report
-        // Not structured: nobody may wait for the user's probe. It is cancelled at its timeout and keeps nothing alive
-        // but this object.
-        task = Task(executorPreference: loop.callbackExecutor) {
-            let isUp = await probe(report)
-            loop.schedule(Completion { self.finish(isUp) })
+        if cause.isAbnormal, let probe = options.diagnosis.probe {
+            let running = networkProbe ?? NetworkProbe(self, probe, timeout: options.diagnosis.probeTimeout)
+            networkProbe = running
+            running.add(report)
+        } else if let networkProbe {
+            networkProbe.add(report)  // behind the others
+        } else {
+            disconnectReaders.yield(report)
         }
     }
 
-    func timerFired() {
-        task?.cancel()
-        finish(nil)
+    /// We end the attempt that is under way, or the link.
+    func reportEndByUs() {
+        if let attempt = race?.attempt {
+            let phase: DisconnectReport.Phase = connectingPhase == .resolving ? .resolving : .connecting
+            report(phase, .closedLocally, nil, (attempt.endpoint, attempt.id, attempt.number))
+        } else if let (endpoint, session, attempt) = link.map({ ($0.endpoint, $0.session, $0.attempt) }) {
+            let isDraining = isDraining || isOwnerDraining
+            report(
+                greeting != nil ? .greeting : isDraining ? .draining : .ready,
+                .closedLocally,
+                nil,
+                (endpoint, session, attempt),
+                lifetime: readySince.map { loop.now.since($0) } ?? .zero,
+                bytesUnsent: outbound.unwrittenCount
+            )
+        }
     }
 
-    private func finish(_ isUp: Bool?) {
-        guard !isDone else { return }
-        isDone = true
-        task = nil
-        if let timer { connection?.loop.arm(timer, at: nil) }
-        timer = nil
-        var report = report
-        report.isNetworkUp = isUp
-        connection?.assumeIsolated { $0.publish(report, of: self) }
+    func publish(_ reports: [DisconnectReport]) {
+        networkProbe = nil
+        for report in reports { disconnectReaders.yield(report) }
     }
 }

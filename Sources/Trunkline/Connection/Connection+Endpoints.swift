@@ -20,6 +20,7 @@ extension Connection {
         guard !isDraining else { return }
         let wasIdle = machine.state == .idle
         perform(machine.suspend(at: loop.now))
+        loseRetired(LocalClosure())
         if wasIdle { publishState() }
     }
 

@@ -35,6 +35,11 @@ extension Connection {
         guard greeting?.requests.isEmpty == true else {
             return greetingFailed(session, GreetingRefusal("it left a request unanswered", isPermanent: false))
         }
+        // Nor may requests follow within a frame that is half written.
+        guard greeting?.outbound.isEmpty == true else {
+            greeting?.isOver = true
+            return
+        }
         let early = endGreeting(ClientError(.closed, .notSent, "the greeting is over"))
         becomeReady()
         // Those came before anything that is read from now on.
@@ -61,13 +66,19 @@ extension Connection {
 
     /// The greeting's deadline has come, or that of one of its requests.
     func greetingTimedOut(_ session: UInt64) {
-        var message = "the greeting did not end within \(options.greeting.timeout)"
+        var expired = false
         while let ticket = greeting?.requests.nextExpired(at: loop.now) {
-            message = "a request of the greeting had no answer in time"
+            expired = true
             let hasStarted = greeting.map { $0.outbound.hasStarted($0.requests[ticket]?.position ?? 0) } ?? false
             let error = ClientError(.timedOut, hasStarted ? .unknown : .notSent, "out of time while greeting")
             greeting?.requests.take(ticket)?.resume(returning: .failure(error))
         }
+        guard let greeting else { return }
+        if !expired, loop.now < greeting.deadline { return arm(at: greeting.nextDeadline) }
+        let message =
+            expired
+            ? "a request of the greeting had no answer in time"
+            : "the greeting did not end within \(options.greeting.timeout)"
         greetingFailed(session, TransportError(.timedOut, message))
     }
 
@@ -98,6 +109,7 @@ extension Connection {
                 guard greeting?.session == session else { return suspension.resume(returning: .greetingIsOver) }
                 guard !Task.isCancelled else { return suspension.resume(returning: .failure(.cancelledUnsent)) }
                 if let frame = greeting?.inbox.popFirst() {
+                    greeting?.inboxBytes -= frame.body.count
                     suspension.resume(returning: .success(frame))
                     updateReading()
                 } else {
@@ -160,7 +172,11 @@ extension Connection {
             greeting?.requests.take(item.ticket)?.resume(returning: .failure(error))
         }
         for ticket in result.wrote { greeting?.requests.take(ticket)?.resume(returning: .success(Frame(.response))) }
-        if let failure = result.failure { greetingFailed(session, failure) }
+        if let failure = result.failure {
+            if link?.session == session { read() }  // what the server said before may still be there to read
+            return greetingFailed(session, failure)
+        }
+        if greeting?.isOver == true { greetingEnded(session, nil) }
     }
 
     /// What the server says before the link is ready.
@@ -169,7 +185,8 @@ extension Connection {
             switch frame.kind {
             case .response: answerInGreeting(frame)
             case .ping:
-                if heartbeatReceived(frame) == .question, let pong = codec.pong(answering: frame) {
+                let pongs = greeting?.outbound.level.linkFrameCount ?? 0
+                if heartbeatReceived(frame) == .question, pongs < 1024, let pong = codec.pong(answering: frame) {
                     greeting?.outbound.append(OutboundQueue.Item(pong, ticket: 0))
                     flushGreeting()
                 }
@@ -179,6 +196,7 @@ extension Connection {
                     reader.resume(returning: .success(frame))
                 } else {
                     greeting?.inbox.append(frame)
+                    greeting?.inboxBytes += frame.body.count
                 }
             }
         }

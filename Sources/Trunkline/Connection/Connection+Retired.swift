@@ -2,7 +2,13 @@ import TrunklineCore
 import TrunklineIO
 
 /// Leaving a link without losing what is under way on it.
+///
+/// Whatever the owner is told here may make it close, cancel or leave: a link is looked up anew by its transport's number
+/// after every such call.
 extension Connection {
+    /// So many links may be left and not yet closed; servers that keep sending us away end the oldest.
+    private static let maximumRetired = 8
+
     /// The link takes no new requests from now on: those that have started on it finish there, or meet their deadline;
     /// the others go out on the next one.
     func retire(_ cause: DisconnectCause) {
@@ -10,92 +16,136 @@ extension Connection {
         guard let owner else { return lose(LocalClosure()) }
         link = nil
         let unstarted = outbound.level.unstarted
-        let retiring = RetiredLink(
-            link: current,
-            liveness: heartbeat.machine,
-            outbound: outbound.splitOff(),
-            positions: current.firstPosition..<max(unstarted, current.firstPosition),
-            readySince: readySince,
-            cause: cause
+        retired.append(
+            RetiredLink(
+                link: current,
+                liveness: heartbeat.machine,
+                outbound: outbound.splitOff(),
+                positions: current.firstPosition..<max(unstarted, current.firstPosition),
+                readySince: readySince,
+                deadline: loop.now.advanced(by: options.failover.drainTimeout),
+                cause: cause
+            )
         )
         readySince = nil
         stopLiveness()
-        retired.append(retiring)
-        let left = owner.connectionRetired(before: unstarted)
-        if left == 0 && retiring.outbound.isEmpty { return endRetired() }
-        let timeout = retiredTimeout ?? ConnectionTimer(self) { $0.retiredTimedOut() }
-        retiredTimeout = timeout
-        loop.arm(timeout.timer, at: loop.now.advanced(by: options.requests.drainTimeout))
-        writeRetired(retired.count - 1)
+        _ = owner.connectionRetired(current.session, before: unstarted)
+        if retired.count > Self.maximumRetired, let oldest = retired.first {
+            loseRetired(oldest.link.transport.id, LocalClosure())
+        }
+        armRetired()
+        current.transport.isReading = !isPaused
+        writeRetired(current.transport.id)
     }
 
-    /// Nothing is under way any more on any link that was left, or their time is over: closes them.
-    func endRetired() {
-        if let retiredTimeout { loop.arm(retiredTimeout.timer, at: nil) }
-        for old in exchange(&retired, with: []) {
+    /// Nothing is under way any more on any link that was left: closes those that have nothing left to write. Returns
+    /// whether these were all.
+    func endRetired() -> Bool {
+        for old in retired where old.outbound.isEmpty {
+            retired.removeAll { $0.link.transport === old.link.transport }
             Lingering.close(old.link.transport, on: loop)
             report(old, old.cause, nil, requestsLost: 0)
         }
+        armRetired()
+        return retired.isEmpty
     }
 
-    /// The time of the links that were left is over: what is still under way on them is lost.
-    func retiredTimedOut() {
-        while let old = retired.first {
-            loseRetired(old.link.transport.id, TransportError(.timedOut, "the link was left, and its time was over"))
+    /// Closes every link that was left: nobody waits for an answer any more.
+    func closeRetired() {
+        for old in exchange(&retired, with: []) {
+            Lingering.close(old.link.transport, on: loop)
+            report(old, .closedLocally, nil, requestsLost: 0)
         }
+        armRetired()
+    }
+
+    /// Loses every link that was left.
+    func loseRetired(_ cause: any Error) {
+        while let old = retired.first { loseRetired(old.link.transport.id, cause) }
+    }
+
+    /// Where the request at `position` has started, or would start.
+    func endpoint(of position: OutboundPosition) -> Endpoint? {
+        retired.first { $0.positions.contains(position) }?.link.endpoint ?? link?.endpoint
     }
 
     /// Sends a frame that belongs to the link on which the request at `position` started.
     func enqueueRetired(_ frame: Frame, for position: OutboundPosition) {
         guard let index = retired.firstIndex(where: { $0.positions.contains(position) }) else { return }
         retired[index].outbound.append(OutboundQueue.Item(frame, ticket: 0))
-        writeRetired(index)
+        writeRetired(retired[index].link.transport.id)
     }
-
-    // MARK: Traffic
 
     /// What happens on a link that was left.
     func retiredTransport(_ id: UInt64, did event: TransportEvent) {
-        guard let index = retired.firstIndex(where: { $0.link.transport.id == id }) else { return }
         switch event {
-        case .readable: readRetired(index)
-        case .writable: writeRetired(index)
+        case .readable: readRetired(id)
+        case .writable: writeRetired(id)
         case .connected, .connectFailed: break
         }
     }
 
-    private func writeRetired(_ index: Int) {
-        let id = retired[index].link.transport.id
+    // MARK: Time
+
+    private func armRetired() {
+        guard let next = retired.map(\.deadline).min() else {
+            if let retiredTimeout { loop.arm(retiredTimeout.timer, at: nil) }
+            return
+        }
+        let timeout = retiredTimeout ?? ConnectionTimer(self) { $0.retiredTimedOut() }
+        retiredTimeout = timeout
+        loop.arm(timeout.timer, at: next)
+    }
+
+    /// The time of a link that was left is over: what is still under way on it is lost.
+    private func retiredTimedOut() {
+        let now = loop.now
+        while let old = retired.first(where: { $0.deadline <= now }) {
+            loseRetired(old.link.transport.id, LocalClosure())
+        }
+        armRetired()
+    }
+
+    // MARK: Traffic
+
+    private func indexOfRetired(_ id: UInt64) -> Int? { retired.firstIndex { $0.link.transport.id == id } }
+
+    private func writeRetired(_ id: UInt64) {
+        guard let index = indexOfRetired(id) else { return }
         let result = retired[index].write()
         // The last of these may be what the link was still there for: it can be closed when this returns.
         report(wrote: result.wrote, refused: result.refused)
-        if let failure = result.failure { loseRetired(id, failure) }
+        guard let failure = result.failure else { return }
+        readRetired(id)  // what the server said before may still be there to read
+        loseRetired(id, failure)
     }
 
-    private func readRetired(_ index: Int) {
-        let (id, end) = (retired[index].link.transport.id, retired[index].positions.upperBound)
+    private func readRetired(_ id: UInt64) {
+        guard let index = indexOfRetired(id) else { return }
         var frames: [Frame] = []
-        let step = retired[index].link.readAndDecode(into: &frames, limit: options.inbound.maximumUndecoded)
+        let (session, positions) = (retired[index].link.session, retired[index].positions)
         // What is left over is read in the next turn: the socket is still readable.
-        for frame in frames where frame.kind == .ping {
-            // Writing the answer to the one before may have found the link gone.
-            guard let index = retired.firstIndex(where: { $0.link.transport.id == id }) else { break }
-            if retired[index].isToBeAnswered(frame, at: loop.now), let pong = codec.pong(answering: frame) {
-                retired[index].outbound.append(OutboundQueue.Item(pong, ticket: 0))
-                writeRetired(index)
-            }
-        }
-        owner?.connection(did: .receivedOnRetired(frames, before: end))
+        let step = retired[index].link.readAndDecode(into: &frames, limit: options.inbound.maximumUndecoded)
+        owner?.connection(did: .receivedOnRetired(frames, session: session, positions))
+        for frame in frames where frame.kind == .ping { answerRetired(frame, id) }
         if let ending = step.ending { loseRetired(id, ending) }
+    }
+
+    private func answerRetired(_ ping: Frame, _ id: UInt64) {
+        guard let index = indexOfRetired(id), retired[index].outbound.level.linkFrameCount < 1024,
+            retired[index].isToBeAnswered(ping, at: loop.now), let pong = codec.pong(answering: ping)
+        else { return }
+        retired[index].outbound.append(OutboundQueue.Item(pong, ticket: 0))
+        writeRetired(id)
     }
 
     /// A link that was left is gone before everything on it was answered.
     private func loseRetired(_ id: UInt64, _ cause: any Error) {
-        guard let index = retired.firstIndex(where: { $0.link.transport.id == id }) else { return }
+        guard let index = indexOfRetired(id) else { return }
         let old = retired.remove(at: index)
         old.link.transport.close()
-        let requestsLost = owner?.retiredLinkLost(old.positions, cause) ?? 0
-        report(old, DisconnectCause(cause), cause, requestsLost: requestsLost)
+        let lost = owner?.retiredLinkLost(old.link.session, old.positions, cause, to: old.link.endpoint) ?? 0
+        report(old, DisconnectCause(cause), cause, requestsLost: lost)
     }
 
     private func report(_ old: RetiredLink, _ cause: DisconnectCause, _ error: (any Error)?, requestsLost: Int) {

@@ -50,9 +50,10 @@ extension Connection {
 
     /// Reading goes on while somebody wants frames; otherwise TCP pushes back on the server.
     func updateReading() {
+        for old in retired { old.link.transport.isReading = !isPaused }
         guard let transport = link?.transport else { return }
         if let greeting {
-            transport.isReading = greeting.inbox.count < Greeting.maximumInbox
+            transport.isReading = greeting.mayRead
         } else {
             transport.isReading = isOwned ? !isPaused : !readers.isEmpty
         }

@@ -51,6 +51,8 @@ public actor Connection {
     var isFlushing = false
     /// Closing: the link ends as soon as everything is written.
     var isDraining = false
+    /// The owner takes no new requests, and closes when the last one has ended.
+    var isOwnerDraining = false
     /// Reading is suspended by the owner.
     var isPaused = false
     /// Reused from batch to batch.
@@ -70,8 +72,8 @@ public actor Connection {
     var publishedState = ConnectionState.idle
     var stateReaders = Broadcast<ConnectionState>()
     var disconnectReaders = Broadcast<DisconnectReport>()
-    /// What reports of abnormal ends wait for.
-    var networkProbes: [NetworkProbe] = []
+    /// Finding out whether the network is up.
+    var networkProbe: NetworkProbe?
     /// How often links came and went.
     public internal(set) var statistics = Statistics()
     /// When the link became ready.
@@ -166,7 +168,10 @@ public actor Connection {
         guard state != publishedState else { return }
         publishedState = state
         stateReaders.yield(state)
-        if state == .closed { stateReaders.finish() }
+        guard state == .closed else { return }
+        stateReaders.finish()
+        networkProbe?.stop()
+        disconnectReaders.finish()
     }
 
     // MARK: Closing
@@ -212,11 +217,12 @@ public actor Connection {
         machine.close()
         arm(at: nil)
         stopLiveness()
+        reportEndByUs()
         endGreeting(ClientError(.closed, .notSent, "the connection was closed"))
         endRace()
         if let link { Lingering.close(link.transport, on: loop) }
         link = nil
-        endRetired()
+        closeRetired()
         // Before the queue is emptied: it knows what has started.
         failWriters(ClientError(.closed, .unknown, "the connection was closed")) { self.outbound.hasStarted($0) }
         failWriters(ClientError(.closed, .notSent, "the connection was closed")) { _ in true }
@@ -224,7 +230,6 @@ public actor Connection {
         outbound.removeAll()
         endReaders()
         publishState()
-        endReports()
         owner?.connection(did: .closed)
         let waiters = closeWaiters
         closeWaiters.removeAll()

@@ -10,9 +10,14 @@ protocol ConnectionOwner: AnyObject, Sendable {
     /// The link is gone. Returns how many requests were lost with it. Called within the connection's isolation.
     func connectionLost(_ cause: any Error, to endpoint: Endpoint) -> Int
     /// The link takes no new requests. Returns how many are left on it, and on others that were left before.
-    func connectionRetired(before unstarted: OutboundPosition) -> Int
+    func connectionRetired(_ session: UInt64, before unstarted: OutboundPosition) -> Int
     /// A link that was left is gone. Returns how many requests were lost with it.
-    func retiredLinkLost(_ positions: Range<OutboundPosition>, _ cause: any Error) -> Int
+    func retiredLinkLost(
+        _ session: UInt64,
+        _ positions: Range<OutboundPosition>,
+        _ cause: any Error,
+        to endpoint: Endpoint
+    ) -> Int
 }
 
 /// What a client asks of its connection for every batch, on the loop that both share.
@@ -30,8 +35,8 @@ protocol OwnedConnection: AnyObject, Sendable {
 enum ConnectionEvent: Sendable {
     /// A link is usable.
     case ready(session: UInt64)
-    /// Complete frames of a link that was left, whose requests are those before this position.
-    case receivedOnRetired([Frame], before: OutboundPosition)
+    /// Complete frames of the link of this session, which was left and on which these requests have started.
+    case receivedOnRetired([Frame], session: UInt64, Range<OutboundPosition>)
     /// Complete frames, in order.
     case received([Frame])
     /// These one-way frames are with the kernel, to the last byte.

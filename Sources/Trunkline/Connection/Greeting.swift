@@ -15,8 +15,13 @@ struct Greeting {
     /// The user's closures.
     var task: Task<Void, Never>?
 
-    /// Reading pauses at so many frames that nobody has asked for.
-    static let maximumInbox = 4096
+    /// The bodies in `inbox`.
+    var inboxBytes = 0
+    /// The user's closures have returned; what they said is still being written.
+    var isOver = false
+
+    /// Whether more may be read: there are few frames that nobody has asked for.
+    var mayRead: Bool { inbox.count < 4096 && inboxBytes < 1024 * 1024 }
 
     init(session: UInt64, deadline: Instant, matching: ResponseMatching) {
         self.session = session

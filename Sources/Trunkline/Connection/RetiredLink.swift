@@ -10,5 +10,7 @@ struct RetiredLink {
     /// Where the requests are in the outbound order that started on it.
     let positions: Range<OutboundPosition>
     let readySince: Instant?
+    /// What is under way then is lost.
+    let deadline: Instant
     let cause: DisconnectCause
 }

@@ -120,10 +120,9 @@ package struct EndpointRing: Sendable {
         entries[index].heldUntil = max(entries[index].heldUntil, instant)
     }
 
-    /// `endpoint` is left although it works: a new round begins, in which all others come first.
+    /// `endpoint` is left although it works: all others come first.
     package mutating func leave(_ endpoint: Endpoint, at now: Instant) {
         failed(endpoint, at: now)
-        beginRound()
         if let index = index(of: endpoint) { entries[index].hadTurn = true }
         if current == endpoint { current = nil }
     }

@@ -98,9 +98,14 @@ extension ReconnectMachine {
             let earliest = max(policyUntil, ring.earliestStart(at: now))
             return earliest < until ? wait(until: earliest) : .none
         case .ready(let session):
-            guard !ring.isEmpty, let linkEndpoint, !ring.contains(linkEndpoint) else { return .none }
+            guard !ring.isEmpty, let linkEndpoint, !ring.contains(linkEndpoint) else {
+                // Another may be the preferred one now.
+                planReturn(at: now)
+                return returnAt.map { .wait(until: $0) } ?? .none
+            }
             _ = endReady(at: now)
             lastCause = .closedLocally
+            ring.beginRound()
             return .retire(session: session, then: connect(at: now))
         }
     }
@@ -116,6 +121,7 @@ extension ReconnectMachine {
     mutating func go(from session: UInt64, to endpoint: Endpoint, at now: Instant) -> Action {
         _ = endReady(at: now)
         lastCause = .closedLocally
+        ring.beginRound()
         _ = ring.select(endpoint)
         return .retire(session: session, then: connect(at: now))
     }

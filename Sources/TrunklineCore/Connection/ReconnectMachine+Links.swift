@@ -20,10 +20,14 @@ extension ReconnectMachine {
         linkEndpoint = attempt.endpoint
         readySince = now
         ring.succeeded(attempt.endpoint)
-        if let stay = policy.returnsToPreferredAfter, ring.preferred != attempt.endpoint {
-            returnAt = now.advanced(by: stay)
-        }
+        planReturn(at: now)
         return id
+    }
+
+    /// Sees about the preferred endpoint later, if the link is to another.
+    mutating func planReturn(at now: Instant) {
+        guard let stay = policy.returnsToPreferredAfter, ring.preferred != linkEndpoint else { return returnAt = nil }
+        returnAt = now.advanced(by: stay)
     }
 
     /// The attempt `id` has failed: the next endpoint is tried at once, and after the last one there is a wait.
@@ -148,11 +152,12 @@ extension ReconnectMachine {
         if isStable {
             failures = 0
             round = 0
+            // Servers that send us from one to the other get one turn each, as if they could not be reached.
+            ring.beginRound()
         }
         readySince = nil
         returnAt = nil
         restUntil = .distantPast
-        ring.beginRound()
         return isStable
     }
 

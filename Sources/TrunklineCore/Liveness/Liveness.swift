@@ -54,8 +54,9 @@ package struct Liveness: Sendable {
     private var lastHeard: Instant
     /// The latest flush, for the one-way mode.
     private var lastWrote: Instant
-    /// The first flush since `lastHeard`, and the place in the outbound order from which it wrote; 0 for none.
-    private var firstWrite = Instant.distantFuture
+    /// The first flush of requests that may be unanswered, or the latest byte heard since.
+    private var quietSince = Instant.distantFuture
+    /// The place in the outbound order from which requests may be unanswered; 0 for none.
     package private(set) var firstWritten: OutboundPosition = 0
     /// The latest ping; a new one goes out only when the latest was followed by some byte, or after a clock jump.
     private var ping: Ping?
@@ -80,17 +81,17 @@ package struct Liveness: Sendable {
     @inline(__always)
     package mutating func heard(at now: Instant) {
         lastHeard = now
-        firstWritten = 0
+        quietSince = now
     }
 
-    /// Bytes are about to be written, from the frame at `position` on. Returns true for the first since something was
-    /// heard: `nextLook` may be sooner now.
+    /// Bytes are about to be written, from the frame at `position` on. Returns true for the first since
+    /// nothing was unanswered: `nextLook` may be sooner now.
     @inline(__always)
     package mutating func wrote(from position: OutboundPosition, at now: Instant) -> Bool {
         lastWrote = now
         guard firstWritten == 0, policy.probeAfter != nil else { return false }
         firstWritten = position
-        firstWrite = now
+        quietSince = now
         return true
     }
 
@@ -166,7 +167,7 @@ package struct Liveness: Sendable {
             if let ping, lastHeard < ping.sentAt { return ping.sentAt.advanced(by: policy.deadline) }
             let regular = lastHeard.advanced(by: policy.interval)
             guard firstWritten != 0, let probeAfter = policy.probeAfter else { return regular }
-            return min(regular, firstWrite.advanced(by: probeAfter))
+            return min(regular, quietSince.advanced(by: probeAfter))
         }
     }
 
@@ -189,12 +190,11 @@ package struct Liveness: Sendable {
                 return now.since(due) > policy.jump ? nextPing : .declareDead
             }
             if now.since(lastHeard) >= policy.interval { return nextPing }
-            guard firstWritten != 0, let probeAfter = policy.probeAfter, now.since(firstWrite) >= probeAfter else {
+            guard firstWritten != 0, let probeAfter = policy.probeAfter, now.since(quietSince) >= probeAfter else {
                 return .none
             }
-            if hasUnanswered() { return nextPing }
-            firstWritten = 0  // counts anew from the next write
-            return .none
+            firstWritten = 0  // counts anew from the next write; one ping is enough for those that wait
+            return hasUnanswered() ? nextPing : .none
         }
     }
 

@@ -3,24 +3,38 @@ extension RequestTable {
     /// The link takes no new requests: those before `unstarted` have started on it, or on one that was left earlier.
     ///
     /// The others keep their serials and their places for the next link. Returns how many are left behind in all.
-    package mutating func retire(before unstarted: OutboundPosition) -> Int {
-        retiredOrders.append((unstarted, order.splitOff(before: unstarted)))
+    package mutating func retire(_ session: UInt64, before unstarted: OutboundPosition) -> Int {
+        retiredOrders[session] = order.splitOff(before: unstarted)
         retiredEnd = unstarted
         retiredCount = entries.sorted.count { $0.value.position != 0 && $0.value.position < unstarted }
         return retiredCount
     }
 
-    /// A response has come on the link whose requests end before `end`.
-    package mutating func answer(_ serial: SerialNumber, onLinkBefore end: OutboundPosition) -> Answer {
-        guard serials == nil else { return answer(serial, unstarted: end) }
-        guard let index = retiredOrders.firstIndex(where: { $0.end == end }),
-            let ticket = retiredOrders[index].order.popFirst(before: end)
-        else { return .unknown }
-        return answered(ticket)
+    /// A response has come on the link of `session`, on which the requests at `positions` have started.
+    package mutating func answer(
+        _ serial: SerialNumber,
+        on session: UInt64,
+        _ positions: Range<OutboundPosition>
+    ) -> Answer {
+        guard serials != nil else {
+            guard let ticket = retiredOrders[session]?.popFirst(before: positions.upperBound) else { return .unknown }
+            return answered(ticket)
+        }
+        switch serials?.take(answered: serial) {
+        case .request(let ticket)?:
+            guard let entry = entries[ticket] else { return .unknown }
+            if positions.contains(entry.position) { return answered(ticket) }
+            // A request of another link.
+            serials?.putBack(serial, ticket)
+            return .unknown
+        case .late?: return .late
+        case .unknown?, nil: return .unknown
+        }
     }
 
     /// A link that took no new requests is gone: hands out, in the order of their tickets, those that had started on it.
     package mutating func retiredLinkLost(
+        _ session: UInt64,
         _ positions: Range<OutboundPosition>
     ) -> [(ticket: Ticket, waiter: Waiter)] {
         var lost: [(ticket: Ticket, waiter: Waiter)] = []
@@ -31,7 +45,7 @@ extension RequestTable {
             lost.append((ticket, entry.waiter))
         }
         serials?.linkLost { positions.contains($0) }
-        retiredOrders.removeAll { $0.end == positions.upperBound }
+        retiredOrders[session] = nil
         return lost
     }
 
@@ -39,7 +53,7 @@ extension RequestTable {
     package mutating func forgetRetired() {
         let end = retiredEnd
         serials?.linkLost { $0 < end }
-        retiredOrders = []
+        retiredOrders = [:]
         (retiredEnd, retiredCount) = (0, 0)
     }
 

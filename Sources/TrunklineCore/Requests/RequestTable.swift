@@ -45,8 +45,8 @@ package struct RequestTable<Waiter> {
     @usableFromInline package internal(set) var retiredEnd: OutboundPosition = 0
     /// How many of those have not left.
     @usableFromInline package internal(set) var retiredCount = 0
-    /// In-order matching: whose responses come next on each such link, and where its requests end.
-    @usableFromInline var retiredOrders: [(end: OutboundPosition, order: ResponseOrder)] = []
+    /// In-order matching: whose responses come next on each such link, by its session number.
+    @usableFromInline var retiredOrders: [UInt64: ResponseOrder] = [:]
 
     @usableFromInline
     package init(matching: ResponseMatching, quarantine: Duration, firstSerial: SerialNumber? = nil) {
@@ -179,11 +179,10 @@ package struct RequestTable<Waiter> {
         switch serials?.take(answered: serial) {
         case .request(let ticket)?:
             guard let entry = entries.remove(ticket) else { return .unknown }
-            if entry.position < unstarted {
-                noteLeft(entry)
+            if entry.position < unstarted, entry.position >= retiredEnd {
                 return .resume(ticket, entry.waiter)
             }
-            // The server can't mean this request: nothing of it was written yet.
+            // The server can't mean this request: nothing of it was written yet, or it was on another link.
             entries.insert(entry, for: ticket)
             serials?.putBack(serial, ticket)
             return .unknown
@@ -283,7 +282,7 @@ package struct RequestTable<Waiter> {
             if entry.expectsResponse, entry.position != 0 { serials?.release(entry.serial) }
         }
         order = ResponseOrder()
-        retiredOrders = []
+        retiredOrders = [:]
         (retiredEnd, retiredCount) = (0, 0)
         serials?.linkLost()
         return all

@@ -57,6 +57,35 @@ import Testing
 
     // MARK: Elsewhere
 
+    /// With no endpoint left it rested for as long as the default policy says, up to 30 s, whatever its own policy was:
+    /// endpoints that came soon after were not tried.
+    @Test func withoutEndpointsItRestsNoLongerThanItsOwnPolicySays() throws {
+        var machine = machine(["a:1"]) { $0.reconnect = Backoff(base: .milliseconds(1), cap: .milliseconds(1)) }
+        for _ in 0..<20 {
+            let id = try attempt(machine.wanted(at: now)).id
+            _ = machine.linkReady(id, at: now)
+            _ = machine.replaceEndpoints([], at: now)
+            #expect(machine.linkLost(id, .reset, at: now) == .giveUp)
+            _ = machine.replaceEndpoints(["a:1"], at: now)
+            #expect(machine.restUntil <= after(0.001))
+            machine.restUntil = .distantPast
+        }
+    }
+
+    /// Two servers that each sent their clients to the other at once made them go round without a wait.
+    @Test func serversThatSendUsToEachOtherGetOneTurnEach() throws {
+        var machine = machine(["a:1", "b:1"]) { $0.reconnect = FixedRetries(count: 100, delay: .seconds(1)) }
+        let a = try attempt(machine.wanted(at: now))
+        _ = machine.linkReady(a.id, at: now)
+        guard case .retire(_, .connect(let b)) = machine.leave(a.id, because: .goAway, at: now) else {
+            Issue.record("no attempt")
+            return
+        }
+        #expect(b.endpoint == "b:1")
+        _ = machine.linkReady(b.id, at: now)
+        #expect(machine.leave(b.id, because: .goAway, at: now) == .retire(session: b.id, then: .wait(until: after(1))))
+    }
+
     @Test func aSwitchThatFailsGoesBackToTheOthers() throws {
         var machine = machine(["a:1", "b:1", "c:1"])
         _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)

@@ -58,14 +58,14 @@ import Testing
         var table = table()
         for ticket in 1...2 as ClosedRange<Ticket> { admit("\(ticket)", ticket, into: &table) }
         _ = table.cancel(1, now: now, hasStarted: { _ in true })
-        #expect(table.retire(before: 3) == 1)
+        #expect(table.retire(1, before: 3) == 1)
         admit("3", 3, into: &table)
         _ = table.cancel(3, now: now, hasStarted: { _ in true })
         #expect(table.heldSerials == 3)
         if isLost {
-            #expect(table.retiredLinkLost(1..<3).map(\.waiter) == ["2"])
+            #expect(table.retiredLinkLost(1, 1..<3).map(\.waiter) == ["2"])
         } else {
-            _ = table.answer(51, onLinkBefore: 3)
+            _ = table.answer(51, on: 1, 1..<3)
             table.forgetRetired()
         }
         // That of the link that stays.
@@ -78,12 +78,12 @@ import Testing
         var table = table()
         for ticket in 1...2 as ClosedRange<Ticket> { admit("\(ticket)", ticket, into: &table) }
         _ = table.cancel(1, now: now, hasStarted: { _ in true })
-        _ = table.retire(before: 3)
+        _ = table.retire(1, before: 3)
         admit("3", 3, into: &table)
         _ = table.cancel(3, now: now, hasStarted: { _ in true })
         #expect(table.linkLost(hasStarted: { $0 < 4 }).isEmpty)
         #expect(table.heldSerials == 2)
-        guard case .late = table.answer(50, onLinkBefore: 3) else { return #expect(Bool(false), "forgotten") }
+        guard case .late = table.answer(50, on: 1, 1..<3) else { return #expect(Bool(false), "forgotten") }
     }
 
     @Test func noSerialIsHeldOnceEverybodyIsHandedOut() {

@@ -128,6 +128,22 @@ struct GreetingSimulationTests {
         }
     }
 
+    /// The deadline of a request that had its answer ended the greeting when it came.
+    @Test func aDeadlineThatWasMetEndsNothing() throws {
+        let options = ClientOptions { options in
+            options.greeting.perform = { greeter in
+                _ = try await greeter.send(ask("quick"), timeout: .milliseconds(100))
+                _ = try await greeter.send(ask("slow"))
+            }
+        }
+        try simulate(options: options, handler: { $0.body == "slow" ? .after(.milliseconds(300), .echo) : .echo }) {
+            service,
+            client in
+            try await expectEcho("a", by: client)
+            #expect(await service.server.totalConnections == 1)
+        }
+    }
+
     // MARK: Subscriptions
 
     @Test func subscriptionsAreRestoredBeforeTheLinkIsReady() throws {

@@ -181,6 +181,54 @@ struct SwitchSimulationTests {
         }
     }
 
+    /// Links on which nothing was ever sent ended at the same place as the one before them, and took its order with them.
+    @Test func anIdleLinkThatWasLeftTakesNoOtherOrderWithIt() throws {
+        try simulateTwo(speaking: inOrderLayout) { network, first, second, client in
+            let slow = client.start(Request(body: "slow"))
+            _ = try await first.waitForRequest { $0.body == "slow" }
+            try await client.switchEndpoint(to: "b:1")
+            try await client.connect()
+            try await client.switchEndpoint(to: "a:1")
+            try await network.clock.sleep(for: .milliseconds(100))
+            await second.disconnectAll()
+            try await expectBody("slow", of: slow)
+        }
+    }
+
+    /// Our own suspension was counted as so many failures of the endpoint, which was left at once.
+    @Test func suspendingSaysNothingAboutTheEndpoint() throws {
+        try simulateTwo { network, first, second, client in
+            let handles = (0..<50).map { _ in client.start(ask("slow")) }
+            try await first.waitForRequests(50)
+            await client.suspend()
+            for handle in handles { #expect(await failure(of: handle)?.code == .connectionLost) }
+            await client.resume()
+            try await expectEcho("quick", by: client)
+            #expect(await first.received.last?.body == "quick")
+            #expect(await second.totalConnections == 0)
+        }
+    }
+
+    @Test func everyEndIsReportedAlsoThoseThatWeMake() throws {
+        try simulateTwo { network, first, second, client in
+            let reports = client.disconnects
+            try await client.connect()
+            await client.suspend()
+            await client.resume()
+            try await expectEcho("a", by: client)
+            await client.close()
+            var causes: [DisconnectCause] = []
+            for await report in reports {
+                causes.append(report.cause)
+                #expect(report.phase == .ready || report.phase == .draining)
+                #expect(report.endedBy == .client)
+            }
+            #expect(causes == [.closedLocally, .closedLocally])
+            let statistics = await client.statistics.connection
+            #expect(statistics.links == 2 && statistics.attempts == 2 && statistics.failedAttempts == 0)
+        }
+    }
+
     @Test func closingEndsLinksThatWereLeft() throws {
         try simulateTwo { network, first, second, client in
             let slow = client.start(ask("slow"))

@@ -1,0 +1,58 @@
+import TrunklineIO
+
+/// The user's probe at work, and the reports that wait for it. There is one at a time: what ends meanwhile, ends in the
+/// same network.
+///
+/// Sendable although it is not checked: its fields are touched on the connection's loop only.
+final class NetworkProbe: TimerTarget, @unchecked Sendable {
+    private var reports: [DisconnectReport] = []
+    private weak let connection: Connection?
+    private let loop: any EventLoop
+    private let probe: @Sendable (DisconnectReport) async -> Bool
+    private let timeout: Duration
+    private lazy var timer = LoopTimer(target: self)
+    private var task: Task<Void, Never>?
+
+    init(
+        _ connection: Connection,
+        _ probe: @escaping @Sendable (DisconnectReport) async -> Bool,
+        timeout: Duration
+    ) {
+        self.connection = connection
+        loop = connection.loop
+        self.probe = probe
+        self.timeout = timeout
+    }
+
+    /// The first report starts the probe. Beyond 64 the oldest are dropped, as for slow readers.
+    func add(_ report: DisconnectReport) {
+        reports.append(report)
+        if reports.count > 64 { reports.removeFirst() }
+        guard task == nil else { return }
+        loop.arm(timer, at: loop.now.advanced(by: timeout))
+        // Not structured: nobody may wait for the user's probe. It is cancelled at its timeout and keeps nothing alive
+        // but this object.
+        task = Task(executorPreference: loop.callbackExecutor) { [loop, probe] in
+            let isUp = await probe(report)
+            loop.schedule(Completion { self.finish(isUp) })
+        }
+    }
+
+    /// The connection is closed: nobody waits any more.
+    func stop() { finish(nil) }
+
+    func timerFired() { finish(nil) }
+
+    private func finish(_ isUp: Bool?) {
+        guard let task else { return }
+        task.cancel()
+        self.task = nil
+        loop.arm(timer, at: nil)
+        let reports = exchange(&reports, with: []).map { report in
+            var report = report
+            if report.cause.isAbnormal { report.isNetworkUp = isUp }
+            return report
+        }
+        connection?.assumeIsolated { $0.publish(reports) }
+    }
+}
