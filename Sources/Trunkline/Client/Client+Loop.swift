@@ -25,7 +25,12 @@ extension Client: @preconcurrency MailboxOwner {
         if watchesErrors, exchange.hasTooManyErrors(at: loop.now) {
             connection.assumeIsolated { $0.leaveEndpoint(because: .errorRate) }
         }
-        if exchange.hasDrainedRetired, connection.assumeIsolated({ $0.endRetired() }) { exchange.forgetRetired() }
+        if exchange.hasDrainedRetired, connection.assumeIsolated({ $0.endRetired() }) {
+            exchange.forgetRetired()
+            // Serials that were kept from use for the sake of late answers there are free.
+            exchange.admitWaiting()
+            flushOutgoing()
+        }
         if phase == .draining {
             if exchange.table.isEmpty { endDraining() } else { connection.assumeIsolated { $0.ownerDrains() } }
         }

@@ -122,7 +122,8 @@ extension ReconnectMachine {
 
     /// Waits for as long as the policy says, and as the servers asked for, or gives up.
     mutating func askPolicy(at now: Instant) -> Action {
-        if ring.isEmpty { return giveUp(at: now) }
+        // Without endpoints it is not the policy that gives up: the rest is as long as its wait would have been.
+        guard !ring.isEmpty else { return giveUp(at: now) }
         guard case .retry(let delay) = decision(by: policy.reconnect) else {
             return giveUp(at: now, policyGaveUp: true)
         }

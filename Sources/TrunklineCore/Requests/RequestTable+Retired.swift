@@ -44,6 +44,7 @@ extension RequestTable {
             if entry.expectsResponse { serials?.release(entry.serial) }
             lost.append((ticket, entry.waiter))
         }
+        serials?.linkLost { positions.contains($0) }
         retiredOrders[session] = nil
         return lost
     }
@@ -64,6 +65,8 @@ extension RequestTable {
 
     /// Every link that took no new requests is closed.
     package mutating func forgetRetired() {
+        let end = retiredEnd
+        serials?.linkLost { $0 < end }
         retiredOrders = [:]
         (retiredEnd, retiredCount) = (0, 0)
     }

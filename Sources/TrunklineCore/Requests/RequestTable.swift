@@ -228,7 +228,9 @@ package struct RequestTable<Waiter> {
             forgetUnsent(entry)
             return .notSent(entry.waiter, entry.position)
         }
-        if entry.expectsResponse { serials?.quarantine(entry.serial, until: now.advanced(by: quarantine)) }
+        if entry.expectsResponse {
+            serials?.quarantine(entry.serial, until: now.advanced(by: quarantine), of: entry.position)
+        }
         return .sent(entry.waiter, serial: entry.serial, type: entry.type)
     }
 
@@ -265,7 +267,8 @@ package struct RequestTable<Waiter> {
         }
         order.removeAll { hasStarted($0) }
         // A link that takes no new requests may still answer late.
-        if retiredEnd == 0 { serials?.linkLost() }
+        let retiredEnd = retiredEnd
+        serials?.linkLost { $0 >= retiredEnd }
         return lost
     }
 
@@ -283,30 +286,6 @@ package struct RequestTable<Waiter> {
         (retiredEnd, retiredCount) = (0, 0)
         serials?.linkLost()
         return all
-    }
-
-    // MARK: Time
-
-    /// Stops watching deadlines: everyone has left, and nobody comes in any more.
-    package mutating func forgetDeadlines() { deadlines = DeadlineQueue() }
-
-    /// The next request whose deadline has passed at `now`; it is still in the table, to be cancelled.
-    @usableFromInline
-    package mutating func nextExpired(at now: Instant) -> Ticket? {
-        while let ticket = deadlines.popDue(at: now) {
-            if entries.contains(ticket) { return ticket }
-        }
-        serials?.endQuarantine(at: now)
-        return nil
-    }
-
-    /// When to look for expired requests and quarantines again; `nil` for never.
-    @usableFromInline
-    package var nextDeadline: Instant? {
-        switch (deadlines.earliest, serials?.nextQuarantineEnd) {
-        case (let a?, let b?): min(a, b)
-        case (let a, let b): a ?? b
-        }
     }
 }
 

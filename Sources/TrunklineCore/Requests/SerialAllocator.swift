@@ -14,12 +14,13 @@ package struct SerialAllocator: Sendable {
     /// Serials that are taken: by a request in flight (its ticket) or by quarantine (`nil`).
     @usableFromInline var taken = SequentialMap<Holder>()
     /// Quarantined serials in the order in which their quarantine ends. Those the server answered are skipped.
-    private(set) var quarantine = Deque<(serial: SerialNumber, until: Instant)>()
+    private(set) var quarantine = Deque<(serial: SerialNumber, holder: Holder)>()
 
     @usableFromInline
-    enum Holder: Sendable {
+    enum Holder: Sendable, Equatable {
         case request(Ticket)
-        case quarantine(until: Instant)
+        /// Its request was at this place of the outbound order.
+        case quarantine(until: Instant, of: OutboundPosition)
     }
 
     @usableFromInline
@@ -74,17 +75,18 @@ package struct SerialAllocator: Sendable {
     @usableFromInline
     package mutating func release(_ serial: SerialNumber) { taken.remove(serial) }
 
-    /// Holds the serial of a request that was given up until the server answers it or `deadline` has passed.
+    /// Holds the serial of a request that was given up until the server answers it or `deadline` has passed. `position` is
+    /// where the request was in the outbound order.
     @usableFromInline
-    package mutating func quarantine(_ serial: SerialNumber, until deadline: Instant) {
-        taken.insert(.quarantine(until: deadline), for: serial)
-        quarantine.append((serial, deadline))
+    package mutating func quarantine(_ serial: SerialNumber, until deadline: Instant, of position: OutboundPosition = 0)
+    {
+        let holder = Holder.quarantine(until: deadline, of: position)
+        taken.insert(holder, for: serial)
+        quarantine.append((serial, holder))
         // Behind one that the server never answers, those that it did answer would stay until their time is over.
         if quarantine.count > 2 * taken.count + 64 {
             let taken = taken
-            quarantine.removeAll { entry in
-                if case .quarantine(let until)? = taken[entry.serial] { until != entry.until } else { true }
-            }
+            quarantine.removeAll { taken[$0.serial] != $0.holder }
         }
     }
 
@@ -93,11 +95,11 @@ package struct SerialAllocator: Sendable {
     package mutating func endQuarantine(at now: Instant) {
         while let first = quarantine.first {
             // An answer may have freed the serial, and another request taken it and been given up since.
-            guard case .quarantine(let until)? = taken[first.serial], until == first.until else {
+            guard case .quarantine(let until, _) = first.holder, taken[first.serial] == first.holder else {
                 _ = quarantine.popFirst()
                 continue
             }
-            guard first.until <= now else { return }
+            guard until <= now else { return }
             _ = quarantine.popFirst()
             taken.remove(first.serial)
         }
@@ -105,13 +107,20 @@ package struct SerialAllocator: Sendable {
 
     /// When the next quarantine ends; `nil` when there is none.
     @usableFromInline
-    package var nextQuarantineEnd: Instant? { quarantine.first?.until }
+    package var nextQuarantineEnd: Instant? {
+        if case .quarantine(let until, _)? = quarantine.first?.holder { until } else { nil }
+    }
 
-    /// The link is gone, and with it every answer that could have come late.
+    /// A link is gone, and with it every answer that could have come late to the requests whose places `isLost` tells.
     @usableFromInline
-    package mutating func linkLost() {
-        while let entry = quarantine.popFirst() {
-            if case .quarantine? = taken[entry.serial] { taken.remove(entry.serial) }
+    package mutating func linkLost(_ isLost: (OutboundPosition) -> Bool = { _ in true }) {
+        for _ in 0..<quarantine.count {
+            guard let entry = quarantine.popFirst(), taken[entry.serial] == entry.holder else { continue }
+            if case .quarantine(_, let position) = entry.holder, !isLost(position) {
+                quarantine.append(entry)
+            } else {
+                taken.remove(entry.serial)
+            }
         }
     }
 }

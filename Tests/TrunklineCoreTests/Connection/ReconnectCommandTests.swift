@@ -57,21 +57,6 @@ import Testing
 
     // MARK: Elsewhere
 
-    /// With no endpoint left it rested for as long as the default policy says, up to 30 s, whatever its own policy was:
-    /// endpoints that came soon after were not tried.
-    @Test func withoutEndpointsItRestsNoLongerThanItsOwnPolicySays() throws {
-        var machine = machine(["a:1"]) { $0.reconnect = Backoff(base: .milliseconds(1), cap: .milliseconds(1)) }
-        for _ in 0..<20 {
-            let id = try attempt(machine.wanted(at: now)).id
-            _ = machine.linkReady(id, at: now)
-            _ = machine.replaceEndpoints([], at: now)
-            #expect(machine.linkLost(id, .reset, at: now) == .giveUp)
-            _ = machine.replaceEndpoints(["a:1"], at: now)
-            #expect(machine.restUntil <= after(0.001))
-            machine.restUntil = .distantPast
-        }
-    }
-
     /// Two servers that each sent their clients to the other at once made them go round without a wait.
     @Test func serversThatSendUsToEachOtherGetOneTurnEach() throws {
         var machine = machine(["a:1", "b:1"]) { $0.reconnect = FixedRetries(count: 100, delay: .seconds(1)) }

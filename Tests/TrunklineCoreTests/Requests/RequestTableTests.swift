@@ -51,6 +51,41 @@ import Testing
         #expect(table.heldSerials == 0)
     }
 
+    /// The quarantine of a link that was left went on when the link was closed: after a few timeouts and a switch for
+    /// the error rate, a protocol with few serials had none for the new link, for a minute.
+    @Test(arguments: [false, true])
+    func quarantineEndsWithTheLinkOfTheRequestAndNoOther(_ isLost: Bool) {
+        var table = table()
+        for ticket in 1...2 as ClosedRange<Ticket> { admit("\(ticket)", ticket, into: &table) }
+        _ = table.cancel(1, now: now, hasStarted: { _ in true })
+        #expect(table.retire(1, before: 3) == 1)
+        admit("3", 3, into: &table)
+        _ = table.cancel(3, now: now, hasStarted: { _ in true })
+        #expect(table.heldSerials == 3)
+        if isLost {
+            #expect(table.retiredLinkLost(1, 1..<3).map(\.waiter) == ["2"])
+        } else {
+            _ = table.answer(51, on: 1, 1..<3)
+            table.forgetRetired()
+        }
+        // That of the link that stays.
+        #expect(table.heldSerials == 1)
+        guard case .late = table.answer(52, unstarted: 4) else { return #expect(Bool(false), "forgotten") }
+    }
+
+    /// The other way round: the new link is lost while the old one may still answer late.
+    @Test func theLossOfTheNewLinkDoesNotEndTheQuarantineOfTheOldOne() {
+        var table = table()
+        for ticket in 1...2 as ClosedRange<Ticket> { admit("\(ticket)", ticket, into: &table) }
+        _ = table.cancel(1, now: now, hasStarted: { _ in true })
+        _ = table.retire(1, before: 3)
+        admit("3", 3, into: &table)
+        _ = table.cancel(3, now: now, hasStarted: { _ in true })
+        #expect(table.linkLost(hasStarted: { $0 < 4 }).isEmpty)
+        #expect(table.heldSerials == 2)
+        guard case .late = table.answer(50, on: 1, 1..<3) else { return #expect(Bool(false), "forgotten") }
+    }
+
     @Test func noSerialIsHeldOnceEverybodyIsHandedOut() {
         var table = table()
         for ticket in 1...4 as ClosedRange<Ticket> { admit("\(ticket)", ticket, into: &table) }

@@ -1,8 +1,8 @@
 import Testing
 import TrunklineCore
-import TrunklineTesting
 
 @testable import Trunkline
+@testable import TrunklineTesting
 
 /// What those are told who are left when something ends, and how long an end may take.
 @Suite(.timeLimit(.minutes(1)))
@@ -29,6 +29,49 @@ struct EndingTests {
             #expect(errors.map { $0?.code } == [.closed, .closed])
             #expect(errors.map { $0?.fate } == [.unknown, .notSent])
             await server.stop()
+        }
+    }
+
+    /// `disconnects` was ended by letting the connection go, not by closing it: whoever followed it while it held the
+    /// client waited for ever. A report that waited for the user's probe kept a timer besides.
+    @Test func reportsEndWhenTheClientIsClosed() throws {
+        let network = SimulatedNetwork(seed: 1)
+        let options = ClientOptions { options in
+            options.reconnecting.policy = FixedRetries(count: 1, delay: .seconds(60))
+            options.diagnosis.probe = { _ in
+                (try? await network.clock.sleep(for: .seconds(2))) == nil
+            }
+        }
+        try network.runBlocking {
+            let server = try await network.startServer(at: "db:7000", speaking: .standard)
+            let client = Client(to: "db:7000", speaking: .standard, options: options, on: network.loops)
+            let reports = client.disconnects
+            try await client.connect()
+            network.reset("db")
+            try await network.clock.sleep(for: .seconds(1))
+            await client.closeNow()
+            var causes: [DisconnectCause] = []
+            for await report in reports {
+                causes.append(report.cause)
+                #expect(report.isNetworkUp == nil)
+            }
+            #expect(causes == [.reset])
+            #expect(network.clock.now.offset < .milliseconds(1100))
+            await server.stop()
+        }
+        #expect(network.loop.timers.armedCount == 0)
+    }
+
+    /// The deadlines of requests that had ended went on to be watched after the end: a timer of a closed client fired
+    /// as late as the longest timeout.
+    @Test func aClosedClientHasNoTimer() throws {
+        try simulate { service, client in
+            try await expectEcho("a", by: client, timeout: .seconds(3600))
+            let handle = client.start(ask("b"), timeout: .seconds(7200))
+            await client.closeNow()
+            _ = await failure(of: handle)
+            let deadline = await client.nextDeadline
+            #expect(deadline == nil)
         }
     }
 
@@ -133,4 +176,9 @@ private struct AnsweringCodec: FrameCodec {
     func pong(answering ping: Frame) -> Frame? { Frame(.pong, serial: ping.serial) }
 
     func serverSide() -> any FrameCodec { layout.serverSide() }
+}
+
+extension Client {
+    /// When it is going to look at its requests again.
+    fileprivate var nextDeadline: Instant? { timer?.deadline ?? exchange.nextDeadline }
 }

@@ -3,7 +3,7 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// A thousand simulated lives of a client, each decided by its seed: whatever happens, every call returns once and in
+/// Thousands of simulated lives of a client, each decided by its seed: whatever happens, every call returns once and in
 /// time, with its own reply or with an error that tells the truth about what the servers have seen; when the trouble is
 /// over the client is back within a bound; and nothing is left in the end.
 ///
@@ -16,7 +16,7 @@ struct ClientSeedTests {
 
     @Test func everyRequestEndsOnceAndTellsTheTruthInEverySeed() async {
         if let seed = Self.number("TRUNKLINE_SEED") { return tell(seed, lastLines: .max) }
-        let count = Self.number("TRUNKLINE_SEEDS") ?? 1000
+        let count = Self.number("TRUNKLINE_SEEDS") ?? 2000
         var tally: [String: Int] = [:]
         var folded: UInt64 = 0
         var failed = 0

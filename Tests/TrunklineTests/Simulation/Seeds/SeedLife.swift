@@ -36,6 +36,7 @@ struct SeedLife {
             for number in 0..<4 { group.addTask { await calls.connect(number) } }
         }
         async let pushes: Void = read(stream)
+        async let states: Void = follow(client)
         async let trouble: Void = world.makeTrouble(3, for: client)
         async let moreTrouble: Void = world.makeTrouble(4, for: client)
         async let closing: Void = closeEarly(client)
@@ -56,7 +57,9 @@ struct SeedLife {
         if !plan.closesEarly { try await recover(client, subscribed) }
         await close(client)
         await connecting
-        await pushes  // the stream ends with the client
+        // Streams end with the client.
+        await pushes
+        await states
         let leftovers = await client.leftovers
         let facts = await client.statistics
         for host in plan.hosts { await world.stopServer(host) }
@@ -75,6 +78,14 @@ struct SeedLife {
 
     private func read(_ stream: PushStream) async {
         for await _ in stream { try? await world.pass(.microseconds(200)) }
+    }
+
+    private func follow(_ client: Client) async {
+        async let reports: Void = {
+            for await report in client.disconnects { world.note("\(report)") }
+        }()
+        for await state in client.states { world.note("\(state)") }
+        await reports
     }
 
     // MARK: After the faults
