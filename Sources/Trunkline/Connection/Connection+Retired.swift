@@ -7,7 +7,7 @@ import TrunklineIO
 /// after every such call.
 extension Connection {
     /// So many links may be left and not yet closed; servers that keep sending us away end the oldest.
-    private static let maximumRetired = 8
+    private static let maximumRetired = 64
 
     /// The link takes no new requests from now on: those that have started on it finish there, or meet their deadline;
     /// the others go out on the next one.

@@ -155,7 +155,7 @@ final class Crowd: Sendable {
     }
 }
 
-/// Collects the reports of a client's disconnects until it is closed.
+/// Collects the reports of a client's disconnects until it is closed, all but that of the closing itself.
 ///
 /// On the client's loop, so that it takes its turn with what makes reports and none is dropped.
 func reports(of client: Client) -> Task<[DisconnectReport], Never> {
@@ -163,6 +163,7 @@ func reports(of client: Client) -> Task<[DisconnectReport], Never> {
     return Task(executorPreference: client.executor) {
         var all: [DisconnectReport] = []
         for await report in disconnects { all.append(report) }
+        if all.last?.cause == .closedLocally { all.removeLast() }
         return all
     }
 }
