@@ -59,6 +59,7 @@ struct LoopbackDiagnosisTests {
                 first = await disconnects.next()
                 #expect(first?.cause == .reset && first?.isNetworkUp == true)
                 #expect(await other.received.map(\.body) == ["are you there?"])
+                try await expectEcho("c", by: client, retry: .idempotent(attempts: 9))
                 await server.stopAccepting()
                 await server.disconnectAll()
                 while let report = await disconnects.next(), report.cause != .refused {}
