@@ -1,6 +1,7 @@
 import Testing
-@testable import Trunkline
 import TrunklineTesting
+
+@testable import Trunkline
 
 extension HeavyTests {
     /// Going from one real server to another, and nowhere for a while, under a few hundred callers.
