@@ -16,6 +16,7 @@ struct ClientLoad: Sendable {
     init(_ run: Run) {
         var options = ClientOptions()
         options.reconnecting.maximumAttempts = 3  // where there is no server, say so
+        options.requests.maximumWaitingBytes = .max  // the load is what is asked for, 4,096 × 64 KiB and more
         client = Client(to: .host("127.0.0.1", port: run.port), speaking: .standard, options: options)
         byHand = run.row == .byHand ? ByHandClient(run) : nil
         row = run.row
