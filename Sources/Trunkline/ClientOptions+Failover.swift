@@ -26,8 +26,8 @@ extension ClientOptions {
 
         /// The order in which endpoints are tried. Default `.ordered`.
         public var order = Order.ordered
-        /// An endpoint that failed is tried after those that did not, until half of its failure is forgotten so many
-        /// times that little is left. Default 30 s.
+        /// An endpoint that failed is tried after those that did not, until its failure is forgotten: after three of
+        /// these. Default 30 s; zero forgets at once.
         public var halfLife: Duration = .seconds(30)
         /// From which share of requests failed by timeout or connection loss (not by the server's status) the endpoint is
         /// left for the next one; `nil` for never. Default: 10 % of at least 40 within 30 s.

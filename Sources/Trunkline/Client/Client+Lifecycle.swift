@@ -6,8 +6,9 @@ public import TrunklineIO
 extension Client {
     /// Connects now instead of on first use, and returns when the link is ready.
     ///
-    /// - Throws: `unavailable` when `options.reconnecting.maximumAttempts` is set and reached, `closed`, or `cancelled`.
-    ///   Without that limit it goes on trying until then; bound it with `withTimeout`.
+    /// - Throws: `unavailable` when the client gives up (`options.reconnecting.maximumAttempts` is reached, the policy says
+    ///   so, every server refused for good, there is no endpoint), `closed`, or `cancelled`. Otherwise it goes on trying;
+    ///   bound it with `withTimeout`.
     public nonisolated func connect() async throws(ClientError) {
         let id = tickets.wrappingAdd(1, ordering: .relaxed).newValue
         let error = await withTaskCancellationHandler {

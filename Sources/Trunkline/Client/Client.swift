@@ -39,7 +39,7 @@ public actor Client {
     var hadLink = false
     /// The endpoint of the latest link.
     var lastEndpoint: Endpoint?
-    /// Whether there is another endpoint to go to, and a share of failed requests from which on to go.
+    /// Whether there is a share of failed requests from which on the endpoint is left.
     var watchesErrors: Bool { options.failover.errorRate != nil && phase == .open }
 
     enum Phase { case open, draining, closed }

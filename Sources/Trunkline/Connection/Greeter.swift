@@ -20,13 +20,17 @@ public struct Greeter: Sendable {
         try await connection.greet(request.frame, session, timeout: timeout, expectsResponse: true).get()
     }
 
-    /// Sends `request` as a one-way message and returns when the kernel has it.
+    /// Sends `request` as a one-way message and returns when the kernel has it. Cancelled before that, it ends the attempt.
+    ///
+    /// - Throws: `cancelled`, `connectionLost`, `invalidRequest` or `closed`; `unknown` is the fate of what was begun.
     public func post(_ request: Request) async throws(ClientError) {
         _ = try await connection.greet(request.frame, session, timeout: nil, expectsResponse: false).get()
     }
 
     /// The next frame that is no response: a server that speaks first. Frames that nobody asks for here are delivered
-    /// as pushes once the link is ready.
+    /// as pushes once the link is ready. Cancelling the wait ends the attempt.
+    ///
+    /// - Throws: `cancelled`, `connectionLost` or `closed`, fate `notSent`.
     public func nextFrame() async throws(ClientError) -> Frame {
         try await connection.nextInGreeting(session).get()
     }
