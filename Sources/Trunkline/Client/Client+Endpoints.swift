@@ -17,7 +17,8 @@ extension Client {
         command { $0.suspend() }
     }
 
-    /// Ends a suspension: connects at once if there was a link before it or somebody has wanted one since.
+    /// Ends a suspension: connects at once if there was a link before it or somebody has wanted one since, to where the
+    /// latest link was unless that failed.
     public func resume() {
         command { $0.resume() }
     }

@@ -85,7 +85,7 @@ extension Client: @preconcurrency ConnectionOwner {
         let message =
             code == .protocolViolation ? "the server broke the protocol" : "the link was lost before the response"
         let unstarted = connection.assumeIsolated { $0.outbound.level.unstarted }
-        let lost = exchange.linkLost(isOurDoing: cause is LocalClosure) { $0 < unstarted }
+        let lost = exchange.linkLost(isOurDoing: (cause as? TransportError)?.code == .closedLocally) { $0 < unstarted }
         let error = ClientError(code, .unknown, message, endpoint: endpoint, cause: cause)
         for (ticket, waiter) in lost { fail(ticket, waiter, error) }
         endLinkbound(endpoint, cause)

@@ -131,7 +131,7 @@ extension Client: @preconcurrency MailboxOwner {
             ClientError(
                 code,
                 .notSent,
-                connection.isReady ? message : "\(message); there was no link",
+                connection.isReady ? message : "\(message); \(connection.whyThereIsNoLink)",
                 endpoint: connection.attempts.last?.endpoint,
                 attempts: connection.attempts,
                 cause: connection.lastCause

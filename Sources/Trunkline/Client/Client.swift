@@ -110,7 +110,8 @@ public actor Client {
 
     /// Counts since the client was made.
     public struct Statistics: Sendable, Hashable {
-        /// Requests and one-way messages that were taken on.
+        /// Requests and one-way messages that were taken on; not those of the greeting, and not those refused because they
+        /// would have to wait for a link.
         public var requests = 0
         /// Responses that reached their caller.
         public var responses = 0

@@ -25,7 +25,7 @@ extension Connection {
             arm(at: nil)
         case .close(let session):
             arm(at: nil)
-            if link?.session == session { lose(LocalClosure()) }
+            if link?.session == session { lose(TransportError.closedByUs) }
         case .retire(let session, let next):
             return perform(next) { if link?.session == session { retire(machine.lastCause) } }
         case .giveUp:
@@ -46,6 +46,11 @@ extension Connection {
         let state = machine.state
         body()
         if machine.state == state { perform(action) } else { publishState() }
+    }
+
+    /// In words, for those who found none.
+    var whyThereIsNoLink: String {
+        machine.state == .suspended ? "the client is suspended" : "there was no link"
     }
 
     /// The error for those who wait for a link in vain.

@@ -72,9 +72,8 @@ extension Connection {
             let phase: DisconnectReport.Phase = connectingPhase == .resolving ? .resolving : .connecting
             report(phase, .closedLocally, nil, (attempt.endpoint, attempt.id, attempt.number))
         } else if let (endpoint, session, attempt) = link.map({ ($0.endpoint, $0.session, $0.attempt) }) {
-            let isDraining = isDraining || isOwnerDraining
             report(
-                greeting != nil ? .greeting : isDraining ? .draining : .ready,
+                greeting != nil ? .greeting : publishedState == .draining ? .draining : .ready,
                 .closedLocally,
                 nil,
                 (endpoint, session, attempt),

@@ -20,11 +20,12 @@ extension Connection {
         guard !isDraining else { return }
         let wasIdle = machine.state == .idle
         perform(machine.suspend(at: loop.now))
-        loseRetired(LocalClosure())
+        loseRetired(TransportError.closedByUs)
         if wasIdle { publishState() }
     }
 
-    /// Ends a suspension: connects at once if there was a link before it or somebody has wanted one since.
+    /// Ends a suspension: connects at once if there was a link before it or somebody has wanted one since, to where the
+    /// latest link was unless that failed.
     public func resume() {
         guard !isDraining, machine.state == .suspended else { return }
         perform(machine.resume(at: loop.now))

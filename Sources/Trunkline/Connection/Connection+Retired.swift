@@ -13,7 +13,7 @@ extension Connection {
     /// the others go out on the next one.
     func retire(_ cause: DisconnectCause) {
         guard let current = link, greeting == nil else { return }
-        guard let owner else { return lose(LocalClosure()) }
+        guard let owner else { return lose(TransportError.closedByUs) }
         link = nil
         let unstarted = outbound.level.unstarted
         retired.append(
@@ -31,7 +31,7 @@ extension Connection {
         stopLiveness()
         _ = owner.connectionRetired(current.session, before: unstarted)
         if retired.count > Self.maximumRetired, let oldest = retired.first {
-            loseRetired(oldest.link.transport.id, LocalClosure())
+            loseRetired(oldest.link.transport.id, TransportError.closedByUs)
         }
         armRetired()
         current.transport.isReading = !isPaused
@@ -101,7 +101,7 @@ extension Connection {
     private func retiredTimedOut() {
         let now = loop.now
         while let old = retired.first(where: { $0.deadline <= now }) {
-            loseRetired(old.link.transport.id, LocalClosure())
+            loseRetired(old.link.transport.id, TransportError.closedByUs)
         }
         armRetired()
     }

@@ -8,14 +8,14 @@ public import TrunklineCore
 ///      └───────────┴────────── waiting ◄───────────────────┘
 ///
 /// A failed attempt goes on to the next endpoint at once, and to waiting when every endpoint had its turn. `suspend()`
-/// leads from every state but closed to suspended, and `resume()` back to idle or into an attempt. `close()` leads from
+/// leads from every state but draining and closed to suspended, and `resume()` back to idle or into an attempt. `close()` leads from
 /// every state to closed: at once when nothing is out, through draining otherwise. See the article <doc:Connecting>.
 public enum ConnectionState: Sendable, Equatable, CustomStringConvertible {
     /// Nobody has wanted a link yet, or it was given up. → resolving, connecting, waiting, suspended, closed
     case idle
     /// The endpoint's name is being looked up. → connecting, waiting, idle, suspended, closed
     case resolving(Endpoint, attempt: Int)
-    /// Attempt number `attempt` since the last stable link is under way. → greeting, ready, resolving or connecting (the
+    /// An attempt is under way; `attempt` counts those that failed since the last stable link, plus one. → greeting, ready, resolving or connecting (the
     /// next endpoint), waiting, idle, suspended, closed
     case connecting(Endpoint, attempt: Int)
     /// There is a link, and `options.greeting` has the first word on it. → ready, resolving, connecting, waiting, idle,

@@ -7,7 +7,6 @@ extension DisconnectCause {
             switch error {
             case let error as TransportError: DisconnectCause(error.code)
             case is FrameError: .protocolViolation
-            case is LocalClosure: .closedLocally
             // What the user's greeting threw, from here on.
             case let error as ClientError: DisconnectCause(error)
             default: .greetingRefused
@@ -34,6 +33,7 @@ extension DisconnectCause {
             case .timedOut: .timedOut
             case .reset: .reset
             case .closedByPeer: .closedByServer
+            case .closedLocally: .closedLocally
             case .halfOpen: .halfOpen
             case .invalidAddress, .system: .system
             }
@@ -46,7 +46,7 @@ extension TransportError {
     var isMisconfiguration: Bool { code == .invalidAddress && errno == 0 }
 }
 
-/// A link that we ended ourselves, to suspend or to go elsewhere. The `cause` of what was lost with it.
-struct LocalClosure: Error, CustomStringConvertible {
-    var description: String { "the link was closed on this side" }
+extension TransportError {
+    /// Of a link that we ended ourselves, to suspend or to go elsewhere.
+    static var closedByUs: TransportError { TransportError(.closedLocally, "the link was closed on this side") }
 }

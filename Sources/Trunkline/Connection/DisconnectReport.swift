@@ -39,7 +39,7 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     public let error: (any Error)?
     /// The session number of the link, or the number that it would have had.
     public let session: UInt64
-    /// Which attempt it was since the last stable link, counted from 1.
+    /// Which attempt made it: how many had failed since the last stable link, plus one.
     public let attempt: Int
     /// How long the link was ready; zero when it never was.
     public let lifetime: Duration

@@ -49,7 +49,7 @@ extension TransportError.Code {
         switch self {
         case .refused: 0
         case .reset: 1
-        case .closedByPeer: 2
+        case .closedByPeer, .closedLocally: 2
         case .timedOut, .halfOpen: 3
         case .unreachable: 4
         case .system: 5

@@ -26,7 +26,8 @@ public struct ReconnectFailure: Sendable, Hashable {
     /// Why the last attempt failed or the link was lost.
     public var cause: DisconnectCause
 
-    package init(round: Int, failedAttempts: Int, cause: DisconnectCause) {
+    /// A situation to try a policy of your own in.
+    public init(round: Int, failedAttempts: Int, cause: DisconnectCause) {
         self.round = round
         self.failedAttempts = failedAttempts
         self.cause = cause

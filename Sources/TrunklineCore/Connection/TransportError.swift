@@ -14,6 +14,8 @@ public struct TransportError: Error, Hashable, Sendable, CustomStringConvertible
         case reset
         /// The peer closed the connection.
         case closedByPeer
+        /// We closed it ourselves: `suspend()`, or a link that was left and whose time was over.
+        case closedLocally
         /// The link looked established, but a ping was followed by nothing at all.
         case halfOpen
         /// The address cannot be used (a path too long, an address family that is missing).

@@ -4,7 +4,7 @@ import TrunklineCore
 extension LoopbackServer {
     /// What a server has seen and done since it was started, or since `forget()`.
     public struct Journal: Sendable {
-        /// Requests received.
+        /// Requests received, those of greetings and restored subscriptions among them.
         public internal(set) var requestCount = 0
         /// Cancel frames received.
         public internal(set) var cancelCount = 0

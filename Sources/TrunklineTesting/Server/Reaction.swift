@@ -43,7 +43,8 @@ extension Reaction {
     /// if its own is 0 and it is no rejection.
     public static func reply(_ frame: Frame) -> Reaction { Reaction(.reply(frame)) }
 
-    /// Replies with an error: `send` throws `rejected`. The protocol must have a status.
+    /// Replies with an error: `send` throws `rejected`. The protocol must have a status, which `.standard` has not:
+    /// otherwise nothing is sent, and `journal.lastEncodingFailure` says why.
     public static func status(_ status: UInt32, _ body: Bytes = Bytes()) -> Reaction {
         reply(Frame(.response, status: status, isRejection: true, body: body))
     }
