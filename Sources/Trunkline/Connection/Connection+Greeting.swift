@@ -181,7 +181,13 @@ extension Connection {
 
     /// What the server says before the link is ready.
     func takeInGreeting(_ frames: [Frame]) {
-        for frame in frames {
+        for (index, frame) in frames.enumerated() {
+            // Writing the answer to a ping may have ended the greeting: the rest is for the link that is ready now, or for
+            // nobody when the attempt has failed.
+            guard greeting != nil else {
+                if isReady { deliver(Array(frames[index...])) }
+                return
+            }
             switch frame.kind {
             case .response: answerInGreeting(frame)
             case .ping:
