@@ -9,7 +9,8 @@ public struct Frame: Sendable, Hashable {
         case request
         /// Answers a request, in full.
         case response
-        /// A part of an answer with more to come.
+        /// A part of an answer with more to come: of the same request, by its serial or, in order, of the oldest one. The
+        /// last part is the `response`.
         case part
         /// Sent by the server on its own account.
         case push
@@ -33,6 +34,9 @@ public struct Frame: Sendable, Hashable {
     public var status: UInt32
     /// True for a response by which the server refuses or reports failure: `send` throws `rejected`.
     public var isRejection: Bool
+    /// True for a received frame after which the server answers no further request on this link (HTTP's
+    /// `Connection: close`): it is then as if a `goAway` had followed. Not looked at for frames to send.
+    public var endsLink = false
     /// The message itself.
     public var body: Bytes
     /// Further named header fields that the protocol has, in no particular order.

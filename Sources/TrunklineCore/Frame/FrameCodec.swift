@@ -27,7 +27,26 @@ public protocol FrameCodec: Sendable {
     /// Throw only for bytes that can never become a frame: the link is closed then.
     mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame?
 
+    /// The server has closed its side in good order: the frame that this completes, if any. `input` holds what was not
+    /// decoded, perhaps nothing.
+    ///
+    /// Called until it returns `nil`, consumes nothing or throws. For protocols in which the end of the connection ends a
+    /// message (HTTP's bodies without a length); what is left over is dropped.
+    mutating func decodeEnd(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame?
+
+    /// Whether `noteSent` is to be called.
+    var notesSent: Bool { get }
+
+    /// The first byte of `frame` went out on this link; called once for each frame, in the order in which they are on the
+    /// wire, before anything is decoded that the server may have answered.
+    ///
+    /// For codecs that must know what a response answers (HTTP's `HEAD` has a response without its body). Do not take
+    /// notes in `encode`: what was encoded may be taken back and encoded again. The body may be gone by then.
+    mutating func noteSent(_ frame: Frame)
+
     /// Appends the bytes of `frame` to `output`.
+    ///
+    /// May be called more than once for a frame, and for frames that are then not sent after all.
     ///
     /// Throw for a frame that cannot be sent (too long, a forbidden byte); what was appended is taken back, nothing of
     /// it is written and only this frame's caller sees the error.
@@ -66,6 +85,15 @@ public protocol FrameCodec: Sendable {
 }
 
 extension FrameCodec {
+    /// The end of the connection completes no frame.
+    public mutating func decodeEnd(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? { nil }
+
+    /// Responses can be read without knowing their requests.
+    public var notesSent: Bool { false }
+
+    /// Nothing is noted.
+    public mutating func noteSent(_ frame: Frame) {}
+
     /// The protocol cannot cancel: a request that is not wanted any more is forgotten on this side alone.
     public func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? { nil }
 
