@@ -38,6 +38,8 @@ private struct Sums {
         self.low = low
     }
 
+    /// Inlined, so that the modulus is a constant: dividing by it is then a multiplication.
+    @inline(__always)
     mutating func add(_ bytes: borrowing RawSpan) {
         unsafe bytes.withUnsafeBytes { memory in
             var index = 0
@@ -47,10 +49,12 @@ private struct Sums {
                 index &+= 8 &* words
             }
             while index < memory.count {
-                low = (low &+ UInt64(unsafe memory[index])) % modulus
-                high = (high &+ low) % modulus
+                low &+= UInt64(unsafe memory[index])
+                high &+= low
                 index &+= 1
             }
+            low %= modulus
+            high %= modulus
         }
     }
 
