@@ -37,6 +37,13 @@ public struct ReceiveBuffer: Sendable {
         upper = storage.count
     }
 
+    /// A buffer that holds `bytes`, shared with them, not copied: a frame's body is read as a codec reads its input.
+    public init(_ bytes: Bytes) {
+        storage = bytes.storage
+        (lower, upper) = (bytes.start, bytes.start + bytes.count)
+        isShared = true
+    }
+
     /// How many bytes are there to be read.
     @inlinable
     public var count: Int { upper - lower }
