@@ -12,11 +12,11 @@ struct LayoutValidationTests {
         ([length, .body, .body], "field 3, body"),
         ([length, length, .body], "field 2, length (4 bytes)"),
         ([.body, length], "field 2, length (4 bytes)"),
-        ([.type(UInt64.self), length, .body], "field 1, type (8 bytes)"),
+        ([.type(width: 8), length, .body], "field 1, type (8 bytes)"),
         ([.type(width: 0), length, .body], "field 1, type (0 bytes)"),
         ([.status(width: 5), length, .body], "field 1, status (5 bytes)"),
         ([length, .serial(width: 9), .body], "field 2, serial (9 bytes)"),
-        ([length, .serial(UInt128.self), .body], "field 2, serial (16 bytes)"),
+        ([length, .serial(width: 16), .body], "field 2, serial (16 bytes)"),
         ([.length(width: -1, counting: .body), .body], "field 1, length (-1 bytes)"),
         ([length, .type(UInt16.self), .body, .type(UInt32.self)], "field 4, type (4 bytes)"),
         ([length, .serial(UInt16.self), .serial(UInt8.self), .body], "field 3, serial (1 byte)"),
@@ -103,7 +103,7 @@ struct LayoutValidationTests {
     @Test func mistakeInADeclarationStopsTheProgramAndNamesTheField() async throws {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             _ = FrameLayout {
-                Field.type(UInt64.self)
+                Field.type(width: 8)
                 Field.body
             }
         }
