@@ -70,8 +70,8 @@ extension Field {
     /// The length that tells where the frame ends, in bytes, itself as wide as it needs to be.
     ///
     /// `order` says which seven bits come first: the low ones as in protobuf and MQTT (LEB128), or the high ones
-    /// (`.bigEndian`). A length that is not in its shortest form (MQTT 5.0, section 1.5.5), or longer than the frame
-    /// size limit needs, is refused as `illegalLength`.
+    /// (`.bigEndian`). It is sent in its shortest form and may come with needless zeros, in ten bytes at most; above the
+    /// frame size limit it is refused as `illegalLength`.
     public static func length(
         _ width: VariableWidth,
         counting count: LengthCount,

@@ -71,6 +71,7 @@ struct LayoutDraft {
             switch field.content {
             case .type, .status: 1...4
             case .constant, .bytes, .reserved: 1...65535
+            case .checksum(let checksum, _): checksum.widths
             default: 1...8
             }
         guard widths.contains(field.width) else {
@@ -121,6 +122,7 @@ struct LayoutDraft {
             if scope == .headerAndBody, !slot.isInTrailer {
                 throw LayoutError(name, "before the body, it would be computed over itself")
             }
+            if case .unavailable(let reason) = checksum.algorithm { throw LayoutError(name, reason) }
             checksums.append(LayoutPlan.ChecksumSlot(checksum: checksum, scope: scope, slot: slot))
         case .length, .reserved, .body:
             break

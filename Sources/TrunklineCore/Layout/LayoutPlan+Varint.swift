@@ -43,17 +43,17 @@ extension LayoutPlan {
         _ limits: Limits
     ) throws(FrameError) -> (value: UInt64, width: Int)? {
         var value: UInt64 = 0
-        for index in 0..<varintWidth(limits.lengths.upperBound) {
+        for index in 0..<10 {
             guard length.offset + index < bytes.byteCount else { return nil }
             let byte = unsafe bytes.unsafeLoad(fromByteOffset: length.offset + index, as: UInt8.self)
             let bits = UInt64(byte & 0x7f)
-            let isLast = byte & 0x80 == 0
+            // Refused before a bit could be lost: the limit is far below 64 bits.
+            if index == 9, order == .littleEndian, bits > 0 { break }
             value = order == .littleEndian ? value | bits << UInt64(7 * index) : value << 7 | bits
-            let isIdle = order == .littleEndian ? isLast && index > 0 && bits == 0 : !isLast && index == 0 && bits == 0
-            if isIdle { throw FrameError(.illegalLength, "the length is not in its shortest form") }
-            if isLast { return (value, index + 1) }
+            if value > limits.lengths.upperBound { throw limits.illegalLength(value, lengthOfEmpty) }
+            if byte & 0x80 == 0 { return (value, index + 1) }
         }
-        throw FrameError(.illegalLength, "the length is above \(limits.lengths.upperBound)")
+        throw FrameError(.illegalLength, "the length has more than ten bytes")
     }
 
     /// Appends the header of a frame with `bodySize` bytes of body, which is within the limits, to `output`; returns how
