@@ -45,13 +45,19 @@ public struct Frame: Sendable, Hashable {
     public var damage: FrameError.Code?
     /// The message itself.
     public var body: Bytes
-    /// Further named header fields that the protocol has, in no particular order.
+    /// Further named header fields that the protocol has, in the order of their names.
     @usableFromInline var fields: [NamedField]
 
     @usableFromInline
     struct NamedField: Sendable, Hashable {
         @usableFromInline var name: String
-        @usableFromInline var value: UInt64
+        @usableFromInline var value: Value
+
+        @usableFromInline
+        enum Value: Sendable, Hashable {
+            case number(UInt64)
+            case bytes(Bytes)
+        }
     }
 
     /// Makes a frame; what is left out is zero or empty.
@@ -93,17 +99,37 @@ public struct Frame: Sendable, Hashable {
         self.fields = fields
     }
 
-    /// The named header field that the protocol's layout declares; `nil` when it was neither set nor received.
+    /// The named number in the header, which the protocol's layout declares with `Field.integer`; `nil` when it was
+    /// neither set nor received.
     ///
-    /// Setting a name that the layout does not declare has no effect on the wire.
+    /// A frame with a name that the layout does not declare is refused when it is sent.
     public subscript(field: String) -> UInt64? {
-        get { fields.first { $0.name == field }?.value }
-        set {
-            if let index = fields.firstIndex(where: { $0.name == field }) {
-                if let newValue { fields[index].value = newValue } else { fields.remove(at: index) }
-            } else if let newValue {
-                fields.append(NamedField(name: field, value: newValue))
-            }
+        get {
+            guard case .number(let number) = fields.first(where: { $0.name == field })?.value else { return nil }
+            return number
+        }
+        set { set(field, to: newValue.map { .number($0) }) }
+    }
+
+    /// The named bytes in the header, which the protocol's layout declares with `Field.bytes`; `nil` when they were
+    /// neither set nor received.
+    ///
+    /// A frame with a name that the layout does not declare is refused when it is sent, and so are too few or too many
+    /// bytes.
+    public subscript(bytes field: String) -> Bytes? {
+        get {
+            guard case .bytes(let bytes) = fields.first(where: { $0.name == field })?.value else { return nil }
+            return bytes
+        }
+        set { set(field, to: newValue.map { .bytes($0) }) }
+    }
+
+    private mutating func set(_ field: String, to value: NamedField.Value?) {
+        let index = fields.firstIndex { $0.name >= field } ?? fields.count
+        if index < fields.count, fields[index].name == field {
+            if let value { fields[index].value = value } else { fields.remove(at: index) }
+        } else if let value {
+            fields.insert(NamedField(name: field, value: value), at: index)
         }
     }
 }
