@@ -134,6 +134,11 @@ public struct Frame: Sendable, Hashable {
     }
 }
 
+extension Frame {
+    /// The names of the header fields that are set.
+    package var fieldNames: [String] { fields.map(\.name) }
+}
+
 extension Frame: CustomStringConvertible {
     /// The header's values and the beginning of the body, for logs.
     public var description: String {
