@@ -63,8 +63,78 @@ struct WiresharkTests {
         )
     }
 
-    /// The lines that tshark prints about the capture, with the layout's dissector and these arguments.
-    private static func run(_ arguments: [String]) throws -> [String] {
+    /// A length of varying width moves every field behind it, and marks, not types, tell what frames are.
+    @Test(.timeLimit(.minutes(1)))
+    func tsharkFollowsLengthsOfVaryingWidthAndMarks() throws {
+        let layout = FrameLayout {
+            Field.kind(UInt8.self, [.request: 0, .response: 1, .push: 2])
+            Field.length(.varint, counting: .rest)
+            Field.integer("flags", UInt16.self, order: .littleEndian)
+            Field.bytes("token", 2)
+            Field.body
+            Field.serial(UInt16.self)
+            Field.integer("more", UInt8.self)
+        }
+        .roles(part: .field("more", 1...), failure: .bit(9, of: "flags"))
+        // Kind, length, flags, token, body, serial, more: 307 bytes after a length of two.
+        let long = hex("00 b302 0000 aabb") + [UInt8](repeating: 0x78, count: 300) + hex("0032 00")
+        let pieces: [Capture.Piece] = [
+            .toServer(Array(long[..<2])),
+            .toServer(Array(long[2...])),
+            .toClient(hex("01 08 0000 aabb 61 0032 01") + hex("01 07 0000 aabb 0032 00")),
+            .toClient(hex("01 07 0002 aabb 0033 00") + hex("02 07 0000 aabb 0000 00") + hex("09 07 0000 aabb 0000 00")),
+            .toServer(hex("00 ffffffffffffffffffffff")),
+        ]
+        let arguments = ["-T", "fields", "-e", "acme.kind", "-e", "acme.serial", "-e", "acme.length"]
+        #expect(
+            try Self.run(arguments, layout, pieces) == [
+                "\t\t", "request\t50\t307", "part,response\t50,50\t8,7", "rejection,push,unknown\t51,0,0\t7,7,7",
+                "\t\t",
+            ]
+        )
+        #expect(
+            try Self.run(["-T", "fields", "-e", "_ws.col.Info"], layout, pieces).last?.contains("illegal length")
+                == true
+        )
+    }
+
+    /// A bit of the type marks a response, as in SMPP, and is no part of it.
+    @Test(.timeLimit(.minutes(1)))
+    func tsharkTellsRequestsFromResponsesByABit() throws {
+        let layout = FrameLayout {
+            Field.length(UInt32.self, counting: .wholeFrame)
+            Field.type(UInt32.self)
+            Field.status(UInt32.self)
+            Field.serial(UInt32.self)
+            Field.body
+        }
+        .roles(ping: 0x15, push: 5, response: .bit(31), goAway: 6, requests: 1...0x100)
+        func frame(_ type: String, _ status: String, _ serial: String) -> [UInt8] {
+            hex("00000010 \(type) 000000\(status) 000000\(serial)")
+        }
+        let pieces: [Capture.Piece] = [
+            .toServer(frame("00000004", "00", "01") + frame("00000015", "00", "02")),
+            .toClient(frame("80000004", "58", "01") + frame("80000015", "00", "02")),
+            .toClient(frame("00000005", "00", "07") + frame("00000006", "00", "08") + frame("00000015", "00", "09")),
+            .toServer(frame("80000005", "00", "07") + frame("00000999", "00", "0a")),
+        ]
+        let lines = try Self.run(["-T", "fields", "-e", "_ws.col.Info"], layout, pieces)
+        #expect(
+            lines.map { $0.trimmingCharacters(in: .whitespaces) } == [
+                "request type 0x4 serial 1; ping type 0x15 serial 2",
+                "rejection type 0x4 serial 1 status 88; pong type 0x15 serial 2 status 0",
+                "push type 0x5 serial 7 status 0; goAway type 0x6 serial 8 status 0; ping type 0x15 serial 9 status 0",
+                "response type 0x5 serial 7; unknown type 0x999 serial 10",
+            ]
+        )
+    }
+
+    /// The lines that tshark prints about a capture of `pieces`, with the layout's dissector and these arguments.
+    private static func run(
+        _ arguments: [String],
+        _ layout: FrameLayout = layout,
+        _ pieces: [Capture.Piece] = pieces
+    ) throws -> [String] {
         let directory = FileManager.default.temporaryDirectory
             .appendingPathComponent("trunkline-\(UUID().uuidString.prefix(8))")
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)

@@ -11,7 +11,8 @@ extension FrameLayout {
     /// | 12+n | 4 | adler32 of the body |
     /// ```
     ///
-    /// Offsets and sizes are in bytes. Where requests and responses differ there are two tables, each with its title.
+    /// Offsets and sizes are in bytes: n is the size of the body, v that of a length of varying width. Where requests and
+    /// responses differ there are two tables, each with its title.
     public var byteTable: String {
         let (request, response) = (requestPlan.byteTable, responsePlan.byteTable)
         return request == response ? request : "Request:\n\n\(request)\nResponse:\n\n\(response)"
@@ -35,14 +36,29 @@ extension LayoutPlan {
             case .type: "type" + again
             case .serial: "serial" + again
             case .status: "status"
-            case .length(let count): "length of \(count)"
+            case .length(let count, isVarint: false): "length of \(count)"
+            case .length(let count, isVarint: true): "length of \(count), seven bits in a byte"
+            case .kind(let numbers): "kind: " + list(numbers)
             case .integer(let name, let initial): cell(name) + (initial == 0 ? "" : ", \(initial) unless set")
+            case .bytes(let name, nil): cell(name)
+            case .bytes(let name, let initial?): cell(name) + ", \(hexadecimalBytes(initial)) unless set"
             case .reserved: "reserved, zeros"
-            case .body: "body"
+            case .body(let sizes): "body" + bounds(sizes)
             case .checksum(let checksum, over: .body): "\(cell(checksum.name)) of the body"
             case .checksum(let checksum, over: .headerAndBody): "\(cell(checksum.name)) of header and body"
             }
         return title + (row.field.isLittleEndianNumber ? ", little-endian" : "")
+    }
+
+    private func list(_ numbers: [Frame.Kind: UInt64]) -> String {
+        numbers.sorted { $0.value < $1.value }.map { "\($0.value) \($0.key)" }.joined(separator: ", ")
+    }
+
+    private func bounds(_ sizes: ClosedRange<UInt64>) -> String {
+        if sizes == 0...UInt64.max { return "" }
+        if sizes.lowerBound == sizes.upperBound { return " of \(sizes.lowerBound) bytes" }
+        if sizes.upperBound == .max { return " of \(sizes.lowerBound) bytes or more" }
+        return " of \(sizes.lowerBound) to \(sizes.upperBound) bytes"
     }
 
     /// `name` so that it does not end the table's cell.
@@ -54,11 +70,12 @@ extension LayoutPlan {
 extension Field {
     /// Whether its bytes come in another order than in most protocols.
     var isLittleEndianNumber: Bool {
-        guard order == .littleEndian, width > 1 else { return false }
+        guard order == .littleEndian else { return false }
         return switch content {
-        case .constant, .reserved, .body: false
-        case .checksum(let checksum, _): checksum.isNumber
-        case .type, .serial, .status, .length, .integer: true
+        case .constant, .bytes, .reserved, .body: false
+        case .length(_, isVarint: true): true
+        case .checksum(let checksum, _): checksum.isNumber && width > 1
+        case .type, .serial, .status, .length, .integer, .kind: width > 1
         }
     }
 }

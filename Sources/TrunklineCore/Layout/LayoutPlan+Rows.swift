@@ -1,8 +1,7 @@
 extension LayoutPlan {
-    /// A number of bytes that may depend on the frame: `12 + n`, with n bytes of body.
+    /// A number of bytes that may depend on the frame: `12 + n`, with n bytes of body and v of a varint.
     struct Extent {
         var fixed = 0
-        /// What each stands for is said where it is printed.
         var symbols: [String] = []
 
         static func + (a: Extent, b: Extent) -> Extent {
@@ -25,17 +24,17 @@ extension LayoutPlan {
         let isRepetition: Bool
     }
 
-    /// Every field in the order of the bytes. The only symbol is n, the size of the body.
+    /// Every field in the order of the bytes.
     var rows: [Row] {
         var rows: [Row] = []
         var offset = Extent()
         for field in fields {
-            let size: Extent
-            if case .body = field.content {
-                size = Extent(symbols: ["n"])
-            } else {
-                size = Extent(fixed: field.width)
-            }
+            let size =
+                switch field.content {
+                case .body: Extent(symbols: ["n"])
+                case .length(_, isVarint: true): Extent(symbols: ["v"])
+                default: Extent(fixed: field.width)
+                }
             let isRepetition = rows.contains { row in
                 switch (row.field.content, field.content) {
                 case (.type, .type), (.serial, .serial): true
@@ -48,14 +47,17 @@ extension LayoutPlan {
         return rows
     }
 
+    /// Where the first byte of `slot` is, as in `rows`.
+    func offset(of slot: Slot) -> Extent {
+        // A varint has one byte in `header`.
+        let moved = varint == nil ? Extent() : Extent(fixed: -1, symbols: ["v"])
+        return switch slot.region {
+        case .header: Extent(fixed: slot.offset)
+        case .afterVarint: Extent(fixed: slot.offset) + moved
+        case .trailer: Extent(fixed: header.count + slot.offset) + moved + Extent(symbols: ["n"])
+        }
+    }
+
     /// The bytes of a constant field in this direction.
     func constant(request: [UInt8], response: [UInt8]) -> [UInt8] { direction == .request ? request : response }
-}
-
-extension FrameLayout {
-    /// The plan of the frames that the client sends, and of those that the server sends.
-    var requestPlan: LayoutPlan { isServerSide ? inbound : outbound }
-    var responsePlan: LayoutPlan { isServerSide ? outbound : inbound }
-    var requestLimits: LayoutPlan.Limits { isServerSide ? inboundLimits : outboundLimits }
-    var responseLimits: LayoutPlan.Limits { isServerSide ? outboundLimits : inboundLimits }
 }

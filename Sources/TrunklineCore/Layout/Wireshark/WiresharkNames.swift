@@ -12,7 +12,7 @@ struct WiresharkNames {
     init(_ plans: [LayoutPlan]) {
         for field in plans.flatMap(\.fields) {
             if let index = entries.firstIndex(where: { $0.field.content.isSame(as: field.content) }) {
-                entries[index].width = max(entries[index].width, field.width)
+                entries[index].width = max(entries[index].width, field.shownWidth)
                 continue
             }
             // A name of the user's can be that of another field.
@@ -24,7 +24,7 @@ struct WiresharkNames {
                 key = "\(name)_\(number)"
                 number += 1
             }
-            entries.append(Entry(field: field, key: key, width: field.width))
+            entries.append(Entry(field: field, key: key, width: field.shownWidth))
         }
     }
 
@@ -38,10 +38,19 @@ struct WiresharkNames {
         entries.map { entry in
             let (type, base) = entry.field.content.wiresharkType(width: entry.width)
             let arguments =
-                ["\(name).\(entry.key)", entry.field.content.name].map(luaString) + (base.map { [$0] } ?? [])
-            return "    [\(luaString(entry.key))] = ProtoField.\(type)(\(arguments.joined(separator: ", "))),"
+                ["\(name).\(entry.key)", entry.field.content.name].map(luaString)
+                + (base.map { [$0] } ?? [])
+            return
+                "    [\(luaString(entry.key))] = ProtoField.\(type)(\(arguments.joined(separator: ", "))),"
         }
         .joined(separator: "\n")
+    }
+}
+
+extension Field {
+    /// The most bytes that the value has.
+    fileprivate var shownWidth: Int {
+        if case .length(_, isVarint: true) = content { 8 } else { width }
     }
 }
 
@@ -53,7 +62,8 @@ extension Field.Content {
         case .serial: "serial"
         case .status: "status"
         case .length: "length"
-        case .integer(let name, _): name
+        case .integer(let name, _), .bytes(let name, _): name
+        case .kind: "kind number"
         case .reserved: "reserved"
         case .body: "body"
         case .checksum(let checksum, _): checksum.name
@@ -63,10 +73,11 @@ extension Field.Content {
     /// Whether both are shown under one name.
     fileprivate func isSame(as other: Field.Content) -> Bool {
         switch (self, other) {
-        case (.constant, .constant), (.type, .type), (.serial, .serial), (.status, .status), (.length, .length),
-            (.reserved, .reserved), (.body, .body):
+        case (.constant, .constant), (.type, .type), (.serial, .serial), (.status, .status),
+            (.length, .length),
+            (.reserved, .reserved), (.body, .body), (.kind, .kind):
             true
-        case (.integer(let a, _), .integer(let b, _)): a == b
+        case (.integer(let a, _), .integer(let b, _)), (.bytes(let a, _), .bytes(let b, _)): a == b
         case (.checksum(let a, _), .checksum(let b, _)): a == b
         default: false
         }
@@ -76,12 +87,12 @@ extension Field.Content {
     fileprivate func wiresharkType(width: Int) -> (type: String, base: String?) {
         let base: String
         switch self {
-        case .constant, .reserved, .body: return ("bytes", nil)
+        case .constant, .bytes, .reserved, .body: return ("bytes", nil)
         case .checksum(let checksum, _):
             guard checksum.isNumber else { return ("bytes", nil) }
             base = "base.HEX"
         case .type: base = "base.HEX_DEC"
-        case .serial, .status, .length, .integer: base = "base.DEC_HEX"
+        case .serial, .status, .length, .integer, .kind: base = "base.DEC_HEX"
         }
         return (width <= 3 ? "uint\(8 * width)" : width == 4 ? "uint32" : "uint64", base)
     }

@@ -77,8 +77,94 @@ struct LayoutPrintingTests {
             "seen.serial = frame(6, 8):le_uint64()",
             "[\"flag_s\"] = ProtoField.uint8(\"odd.flag_s\", \"flag|s\", base.DEC_HEX),",
             "tree:add(f[\"digest\"], frame(23 + n, 3))",
-            "if seen.type >= 0x2 and seen.type <= 0x9 then return \"push\" end",
-            "if not (seen.status == 0xc8) then return \"rejection\" end",
+            "if (seen.type >= 2 and seen.type <= 9) then return \"push\" end",
+            "if kind == \"response\" and not (seen.status == 200) then return \"rejection\" end",
+        ] {
+            #expect(text.contains(line), "\(line)")
+        }
+    }
+
+    /// A length of varying width, which moves all that follows it, and everything that a field can say besides.
+    private static let moving = FrameLayout {
+        Field.kind(UInt8.self, [.push: 2, .request: 0, .response: 1])
+        Field.length(.varint, counting: .rest)
+        Field.integer("flags", UInt16.self, order: .littleEndian)
+        Field.bytes("token", 2, default: [1, 2])
+        Field.bytes("key", 1)
+        Field.body(sizes: 1...1000)
+        Field.serial(UInt16.self)
+        Field.integer("more", UInt8.self)
+    }
+    .roles(part: .field("more", 1...), failure: .bit(9, of: "flags"))
+
+    @Test func tableCountsWhatFollowsALengthOfVaryingWidth() {
+        #expect(
+            Self.moving.byteTable == """
+                | offset | size | field |
+                |---|---|---|
+                | 0 | 1 | kind: 0 request, 1 response, 2 push |
+                | 1 | v | length of everything after it, seven bits in a byte, little-endian |
+                | 1+v | 2 | flags, little-endian |
+                | 3+v | 2 | token, 01 02 unless set |
+                | 5+v | 1 | key |
+                | 6+v | n | body of 1 to 1000 bytes |
+                | 6+v+n | 2 | serial |
+                | 8+v+n | 1 | more |
+
+                """
+        )
+    }
+
+    @Test func bodiesSayTheirSizes() {
+        func row(_ body: Field) throws -> Bool? {
+            try FrameLayout(validating: [.length(UInt32.self, counting: .body), body]).byteTable
+                .hasSuffix("| 4 | n | body of 16 bytes |\n")
+        }
+        #expect(try row(.body(sizes: 16)) == true)
+        #expect(try row(.body(sizes: 16...)) == false)
+        let open = FrameLayout {
+            Field.length(UInt32.self, counting: .body)
+            Field.body(sizes: 4...)
+        }
+        #expect(open.byteTable.hasSuffix("| 4 | n | body of 4 bytes or more |\n"))
+    }
+
+    @Test func requestsAndResponsesOfTheirOwnFieldsHaveATableEach() {
+        let table = FrameLayout.checked.byteTable
+        #expect(
+            table.hasPrefix(
+                "Request:\n\n| offset | size | field |\n|---|---|---|\n| 0 | 4 | type |\n| 4 | 4 | serial |"
+            )
+        )
+        #expect(table.contains("Response:\n"))
+        #expect(table.contains("| 8 | 4 | status |\n| 12 | 4 | length of the body |\n| 16 | n | body |"))
+        #expect(table.hasSuffix("| 20+n | 4 | type again |\n"))
+    }
+
+    @Test func dissectorKnowsEveryRole() {
+        let moving = Self.moving.wiresharkDissector(name: "moving", port: 1)
+        let layout = FrameLayout {
+            Field.length(UInt32.self, counting: .wholeFrame)
+            Field.type(UInt32.self)
+            Field.status(UInt32.self)
+            Field.serial(UInt32.self)
+            Field.integer("left", UInt64.self)
+            Field.body
+        }
+        .roles(ping: 0x15, push: 5, response: .bit(31), goAway: .field("left", 7), requests: 1...9) { $0.kind }
+        let marked = layout.wiresharkDissector(name: "marked", port: 1)
+        for (text, line) in [
+            (moving, "local kinds = { [0] = \"request\", [1] = \"response\", [2] = \"push\" }"),
+            (moving, "if kind == \"response\" and frame(8 + v + n, 1):uint() >= 1 then return \"part\" end"),
+            (moving, "if kind == \"response\" and frame(2 + v, 1):bitfield(6, 1) == 1 then return \"rejection\" end"),
+            (moving, "return length + 1 + v"),
+            (marked, "local answers = frame(4, 1):bitfield(0, 1) == 1"),
+            (marked, "if frame(4, 1):bitfield(0, 1) == 1 then seen.type = seen.type - 2147483648 end"),
+            (marked, "if seen.type == 21 then return answers and \"pong\" or \"ping\" end"),
+            (marked, "if (frame(16, 8):uint64():tonumber() == 7) and not answers then return \"goAway\" end"),
+            (marked, "if (seen.type == 5) and not answers then return \"push\" end"),
+            (marked, "if kind ~= \"push\" and not (seen.type >= 1 and seen.type <= 9) then return \"unknown\" end"),
+            (marked, "-- A closure of the program's own can say otherwise."),
         ] {
             #expect(text.contains(line), "\(line)")
         }
@@ -124,7 +210,7 @@ struct LayoutPrintingTests {
             expert.group.MALFORMED, expert.severity.ERROR)
         protocol.experts = { bad_length }
 
-        -- The size of the frame that starts at `at`: nil until its length is there, false for an impossible length.
+        -- The size of the frame at `at`: nil until its length is there, false for an impossible length.
         local function size_of_frame(buffer, at)
             if buffer:len() < at + 12 then return nil end
             local length = buffer(at + 8, 4):uint()
@@ -133,26 +219,33 @@ struct LayoutPrintingTests {
         end
 
         local function dissect_frame(frame, tree)
-            local seen = {}
             local n = frame:len() - 16
+            local seen = { n = n }
             tree:add(f["constant"], frame(0, 2))
             tree:add(f["type"], frame(2, 2))
-            seen.type = frame(2, 2):uint()
             tree:add(f["serial"], frame(4, 4))
-            seen.serial = frame(4, 4):uint64()
             tree:add(f["length"], frame(8, 4))
             if n > 0 then tree:add(f["body"], frame(12, n)) end
             tree:add(f["adler32"], frame(12 + n, 4))
+            seen.type = frame(2, 2):uint()
+            seen.serial = frame(4, 4):uint64()
             return seen
         end
 
-        -- What the frame is, by its type, and for a response by its status.
-        local function kind_of(seen, is_request)
-            if seen.type == 0x0 then return "ping" end
-            if seen.type == 0x2 then return "cancel" end
-            if is_request then return "request" end
-            if seen.type == 0x1 then return "push" end
-            return "response"
+        -- What a frame is for.
+        local function kind_of_request(frame, seen)
+            local kind, answers = "request", false
+            if seen.type == 0 then return answers and "pong" or "ping" end
+            if seen.type == 2 and not answers then return "cancel" end
+            return kind
+        end
+
+        local function kind_of_response(frame, seen)
+            local kind, answers = "response", false
+            if seen.type == 0 then return answers and "pong" or "ping" end
+            if seen.type == 2 and not answers then return "cancel" end
+            if (seen.type == 1) then return "push" end
+            return kind
         end
 
         function protocol.dissector(buffer, pinfo, tree)
@@ -176,9 +269,8 @@ struct LayoutPrintingTests {
                 local frame = buffer(at, size)
                 local subtree = tree:add(protocol, frame)
                 local seen = dissect(frame, subtree)
-                local kind = kind_of(seen, is_request)
-                subtree:add(f["kind"], kind):set_generated()
-                local text = kind
+                local text = (is_request and kind_of_request or kind_of_response)(frame, seen)
+                subtree:add(f["kind"], text):set_generated()
                 if seen.type then text = text .. string.format(" type 0x%x", seen.type) end
                 if seen.serial then text = text .. " serial " .. tostring(seen.serial) end
                 if seen.status and not is_request then text = text .. " status " .. tostring(seen.status) end
