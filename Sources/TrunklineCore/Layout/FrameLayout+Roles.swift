@@ -107,8 +107,7 @@ extension FrameLayout {
             let plans = [requestPlan.type, responsePlan.type]
             let bodies = try Roles.codes("bodies", types.numbersOfRole, in: plans, "type")
             var layout = self
-            if layout.roles.marks == nil { layout.roles.marks = Roles.Marks() }
-            layout.roles.marks?.bodies = bodies
+            layout.roles.marks = RoleMarks(roles.marks, bodies: bodies)
             return layout
         } catch {
             fatalError("FrameLayout: \(error)")
