@@ -34,8 +34,13 @@ public struct Frame: Sendable, Hashable {
     public var status: UInt32
     /// True for a response by which the server refuses or reports failure: `send` throws `rejected`.
     public var isRejection: Bool
-    /// True for a received frame after which the server answers no further request on this link (HTTP's
-    /// `Connection: close`): it is then as if a `goAway` had followed. Not looked at for frames to send.
+    /// True for a received response after which the server answers no further request on this link (HTTP's
+    /// `Connection: close`). Not looked at for frames to send.
+    ///
+    /// A client closes the link then and connects again at once to the same server, which has said nothing about itself
+    /// but something about the link. Requests that had started behind the answered one are lost (`connectionLost`, fate
+    /// `unknown`); those that had not go out on the next link. In a greeting it fails the attempt, unless the greeting has
+    /// failed by itself. A `Connection` used alone hands the frame over and leaves the rest to the server, which closes.
     public var endsLink = false
     /// What is wrong with a received frame of which only that it was there, and where it ended, is certain; `nil` as a
     /// rule. Its body may be incomplete. Not looked at for frames to send.
@@ -132,6 +137,11 @@ public struct Frame: Sendable, Hashable {
             fields.insert(NamedField(name: field, value: value), at: index)
         }
     }
+}
+
+extension Frame {
+    /// The names of the header fields that are set.
+    package var fieldNames: [String] { fields.map(\.name) }
 }
 
 extension Frame: CustomStringConvertible {
