@@ -16,13 +16,10 @@ final class RoleMarks: Sendable {
     /// The bits of the type that are marks, and so no part of `frame.type`.
     let typeBits: UInt32
 
-    /// Checks that the roles of `list` fit the fields of requests and responses.
-    init(
-        _ list: RoleList,
-        request: LayoutPlan,
-        response: LayoutPlan,
-        _ typeBits: UInt32
-    ) throws(LayoutError) {
+    /// Checks that the roles of `list` fit the fields of requests and responses; `nil` when these are type numbers alone.
+    init?(_ list: RoleList, request: LayoutPlan, response: LayoutPlan) throws(LayoutError) {
+        guard list.hasMarks || request.kind != nil || response.kind != nil else { return nil }
+        let typeBits = try Roles.typeBits(of: list, [request.type, response.type])
         if list.response != nil, request.kind != nil || response.kind != nil {
             throw LayoutError("role response", "the layout has a kind field that says so")
         }

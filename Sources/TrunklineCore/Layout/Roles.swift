@@ -7,8 +7,6 @@ struct Roles: Sendable {
     var push: ClosedRange<UInt32>?
     var success: ClosedRange<UInt32> = 0...0
     var serials: ClosedRange<SerialNumber> = 1...SerialNumber.max
-    /// What else tells frames apart; `nil` where the numbers above are all there is.
-    var marks: RoleMarks?
 }
 
 /// Roles as they are declared, before it is known whether they fit a layout; `nil` means the default.
@@ -68,9 +66,6 @@ extension Roles {
             self.serials = try Roles.fit("serials", serials, in: [request.serial, response.serial], "serial")
         } else if let serial = request.serial, let repeated = response.serial {
             serials = 1...min(serial.maximum, repeated.maximum)
-        }
-        if list.hasMarks || request.kind != nil || response.kind != nil {
-            marks = try RoleMarks(list, request: request, response: response, typeBits)
         }
     }
 
