@@ -20,6 +20,7 @@ extension LayoutPlan {
         _ limits: Limits
     ) throws(FrameError) -> (bodySize: Int, numbers: Numbers?) {
         let bytes = unsafe input.storage.span.bytes.extracting(input.lower..<input.upper)
+        if isPlain { return try readPlain(bytes, limits) }
         try checkConstants(headerConstants, of: header, in: bytes, at: 0)
         try checkRepetitions(earlyRepetitions, in: bytes, Parts(trailer: 0))
         let bodySize = try bodySize(in: bytes, limits)
@@ -27,6 +28,23 @@ extension LayoutPlan {
         guard bytes.byteCount >= overhead &+ bodySize else { return (bodySize, nil) }
         if hasLateChecks { try checkEnd(of: bytes, parts) }
         return (bodySize, numbers(in: bytes, parts))
+    }
+
+    /// As `read`, where `isPlain`.
+    @inline(__always)
+    private func readPlain(
+        _ bytes: borrowing RawSpan,
+        _ limits: Limits
+    ) throws(FrameError) -> (bodySize: Int, numbers: Numbers?) {
+        let value = unsafe UInt32(bigEndian: bytes.unsafeLoadUnaligned(fromByteOffset: 8, as: UInt32.self))
+        guard limits.lengths.contains(UInt64(value)) else { throw limits.illegalLength(UInt64(value)) }
+        let bodySize = Int(value) &- lengthOfEmpty
+        guard bytes.byteCount >= 12 &+ bodySize else { return (bodySize, nil) }
+        var numbers = Numbers()
+        numbers.type = unsafe UInt32(bigEndian: bytes.unsafeLoadUnaligned(fromByteOffset: 0, as: UInt32.self))
+        let serial = unsafe UInt32(bigEndian: bytes.unsafeLoadUnaligned(fromByteOffset: 4, as: UInt32.self))
+        numbers.serial = SerialNumber(serial)
+        return (bodySize, numbers)
     }
 
     /// Checks that `bytes`, from `start` on, are those of `template` in every one of `ranges`.
