@@ -21,6 +21,12 @@ extension FrameLayout {
         let bodySize = frame.body.count
         guard outboundLimits.bodySizes.contains(bodySize) else { throw outboundLimits.illegalBody(bodySize) }
 
+        if plan.isPlain, let serial = UInt32(exactly: frame.serial) {
+            output.append(integer: type)
+            output.append(integer: serial)
+            output.append(integer: UInt32(truncatingIfNeeded: bodySize &+ plan.lengthOfEmpty))
+            return bodySize > 0 ? output.append(frame.body) : ()
+        }
         let start = output.gathered.count
         var extra = 0
         if let varint = plan.varint {
