@@ -64,6 +64,9 @@ extension TypedRequest {
 /// }
 /// ```
 public protocol ContentTypedRequest: TypedRequest {
+    // Said again so that the compiler finds it by the decoders.
+    associatedtype Response
+
     /// What makes a response out of a body, by the body's content type. A response that does not say what it is counts
     /// as being what the request is (`contentType`). An error thrown in one becomes `invalidRequest`, fate `answered`,
     /// as does a content type that is not here, with an `UnknownContentType` as the cause.

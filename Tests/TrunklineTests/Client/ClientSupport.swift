@@ -27,15 +27,15 @@ enum Mechanism: CaseIterable, Sendable {
 /// Runs `body` with a server and a client whose loop works by `mechanism`.
 func withServerAndClient(
     by mechanism: Mechanism,
-    speaking layout: FrameLayout = .standard,
+    speaking codec: some FrameCodec = FrameLayout.standard,
     options: LoopbackServer.Options = LoopbackServer.Options(),
     clientOptions: ClientOptions = quickOptions(),
     handler: @escaping LoopbackServer.Handler = { _ in .echo },
     _ body: nonisolated(nonsending) (LoopbackServer, Client) async throws -> Void
 ) async throws {
-    try await withLoopbackServer(speaking: layout, options: options, handler: handler) { server in
+    try await withLoopbackServer(speaking: codec, options: options, handler: handler) { server in
         let endpoint = server.endpoint
-        try await withClient(to: endpoint, speaking: layout, options: clientOptions, on: mechanism.loops) { client in
+        try await withClient(to: endpoint, speaking: codec, options: clientOptions, on: mechanism.loops) { client in
             try await body(server, client)
         }
     }

@@ -6,7 +6,7 @@ import TrunklineTesting
 @Suite(.timeLimit(.minutes(1)))
 struct JoinedReplyTests {
     private static let handler: LoopbackServer.Handler = { request in
-        .parts([Bytes("\(request.body)1"), "", Bytes("\(request.body)2")], every: .milliseconds(2))
+        .parts([Bytes(Array(request.body) + [0x31]), "", Bytes(Array(request.body) + [0x32])], every: .milliseconds(2))
     }
 
     @Test(arguments: PartsCodec.bothMatchings, [RetryPolicy.ifUnsent, .idempotent()])

@@ -1,3 +1,4 @@
+import Testing
 import Trunkline
 import TrunklineTesting
 
@@ -62,11 +63,15 @@ struct PartsCodec: FrameCodec {
 }
 
 
+extension PartsCodec: CustomTestStringConvertible {
+    var testDescription: String { matching == .inOrder ? "in order" : "by serial" }
+}
+
 /// What `stream` gives until its end or failure: bodies, those of parts with a "+", and the failure's code and fate.
 func words(of stream: ReplyStream) async -> [String] {
     var words: [String] = []
     do throws(ClientError) {
-        for try await frame in stream { words.append(frame.kind == .part ? "+\(frame.body)" : "\(frame.body)") }
+        for try await frame in stream { words.append(frame.kind == .part ? "+" + String(frame.body) : String(frame.body)) }
     } catch {
         words.append("\(error.code) \(error.fate)")
     }
