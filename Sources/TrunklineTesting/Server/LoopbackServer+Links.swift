@@ -81,7 +81,12 @@ extension LoopbackServer: TransportHandler {
             var request = frame
             request.kind = .request
             record.note(request)
-            perform(scripted.popFirst() ?? handler(request), for: request, on: link, keepsTurn: link.codec.matching == .inOrder)
+            perform(
+                scripted.popFirst() ?? handler(request),
+                for: request,
+                on: link,
+                keepsTurn: link.codec.matching == .inOrder
+            )
         }
     }
 

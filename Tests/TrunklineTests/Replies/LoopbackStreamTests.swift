@@ -16,7 +16,9 @@ struct LoopbackStreamTests {
 
     @Test(arguments: Mechanism.allCases)
     func aVeryLongReplyTakesLittleMemory(_ mechanism: Mechanism) async throws {
-        try await withServerAndClient(by: mechanism, speaking: PartsCodec.standard, handler: Self.handler) { _, client in
+        try await withServerAndClient(by: mechanism, speaking: PartsCodec.standard, handler: Self.handler) {
+            _,
+            client in
             var (count, bytes, mostHeld) = (0, 0, 0)
             for try await frame in client.stream(ask("1600 65536")) where frame.kind == .part {
                 (count, bytes) = (count + 1, bytes + frame.body.count)
@@ -54,7 +56,8 @@ struct LoopbackStreamTests {
     @Test(arguments: Mechanism.allCases)
     func leavingEarlyTellsTheServerAndCostsNothingElse(_ mechanism: Mechanism) async throws {
         try await withServerAndClient(by: mechanism, speaking: PartsCodec.standard, handler: Self.handler) {
-            server, client in
+            server,
+            client in
             for round in 0..<20 {
                 for try await _ in client.stream(ask("all")).prefix(round) {}
                 try await expectEcho("next", by: client)

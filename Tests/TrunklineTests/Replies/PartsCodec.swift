@@ -62,7 +62,6 @@ struct PartsCodec: FrameCodec {
     static let bothMatchings = [standard, inOrder]
 }
 
-
 extension PartsCodec: CustomTestStringConvertible {
     var testDescription: String { matching == .inOrder ? "in order" : "by serial" }
 }
@@ -71,7 +70,9 @@ extension PartsCodec: CustomTestStringConvertible {
 func words(of stream: ReplyStream) async -> [String] {
     var words: [String] = []
     do throws(ClientError) {
-        for try await frame in stream { words.append(frame.kind == .part ? "+" + String(frame.body) : String(frame.body)) }
+        for try await frame in stream {
+            words.append(frame.kind == .part ? "+" + String(frame.body) : String(frame.body))
+        }
     } catch {
         words.append("\(error.code) \(error.fate)")
     }

@@ -139,7 +139,8 @@ struct StreamSimulationTests {
     func aReaderMayBeCancelledAtAnyTime(_ codec: PartsCodec) throws {
         for step in 0..<40 {
             try simulate(seed: UInt64(step), speaking: codec, handler: Self.count(every: .milliseconds(1))) {
-                service, client in
+                service,
+                client in
                 let stream = client.stream(ask(5))
                 let reader = Task(executorPreference: service.network.executor) { await words(of: stream) }
                 try await service.pass(.microseconds(step * 500))

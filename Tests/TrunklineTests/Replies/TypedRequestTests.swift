@@ -140,7 +140,9 @@ struct TypedRequestTests {
     }
 
     @Test func streamsReadEveryPart() throws {
-        let handler: LoopbackServer.Handler = { .parts([Bytes("1"), Bytes("2"), $0.body, Bytes("4")], then: .reply("5")) }
+        let handler: LoopbackServer.Handler = {
+            .parts([Bytes("1"), Bytes("2"), $0.body, Bytes("4")], then: .reply("5"))
+        }
         try simulate(speaking: PartsCodec.standard, handler: handler) { service, client in
             var numbers: [Int] = []
             for try await number in try client.stream(Parse(text: "3")) { numbers.append(number) }

@@ -34,7 +34,9 @@ struct PartReactionTests {
     }
 
     @Test func endlessPartsWaitForAClientThatDoesNotRead() throws {
-        try simulate(speaking: PartsCodec.standard, handler: { _ in .endlessParts(filled(100_000)) }) { service, client in
+        try simulate(speaking: PartsCodec.standard, handler: { _ in .endlessParts(filled(100_000)) }) {
+            service,
+            client in
             let stream = client.stream(ask("x"), buffering: ReplyBuffering(maximumCount: 1))
             try await service.pass(.seconds(60))
             #expect(await service.server.journal.overflowCount == 0)
