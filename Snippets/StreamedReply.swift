@@ -4,25 +4,13 @@ import Trunkline
 import TrunklineTesting
 
 /// The twelve-byte header, in which the top bit of a response's type says that more of the reply follows.
-struct PartsCodec: FrameCodec {
-    var side: any FrameCodec = FrameLayout.standard
-    var matching: ResponseMatching { side.matching }
-
-    mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
-        guard var frame = try side.decode(&input) else { return nil }
-        if frame.kind == .response, frame.type & 0x8000_0000 != 0 { frame.kind = .part }
-        return frame
-    }
-
-    mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
-        var frame = frame
-        if frame.kind == .part { frame.type |= 0x8000_0000 }
-        try side.encode(frame, into: &output)
-    }
-
-    func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? { side.cancelFrame(for: serial, type: type) }
-    func serverSide() -> any FrameCodec { PartsCodec(side: side.serverSide()) }
+let layout = FrameLayout {
+    Field.type(UInt32.self)
+    Field.serial(UInt32.self)
+    Field.length(UInt32.self, counting: .body)
+    Field.body
 }
+.roles(ping: 0x1, push: 0x2...0x400, cancel: 0x401, part: .bit(31), serials: 50...)
 
 /// Asks for rows; every part of the reply is one.
 struct Rows: TypedRequest {
@@ -32,10 +20,10 @@ struct Rows: TypedRequest {
 }
 
 let rows: [Bytes] = ["ada, 1815", "alan, 1912", "grace, 1906"]
-let server = try await LoopbackServer.start(speaking: PartsCodec()) { request in
+let server = try await LoopbackServer.start(speaking: layout) { request in
     request.body == "rows" ? .parts(rows, then: .reply("3 rows")) : .endlessParts("tick")
 }
-let client = Client(to: server.endpoint, speaking: PartsCodec())
+let client = Client(to: server.endpoint, speaking: layout)
 
 // Every part as it comes, the response last. Reading pauses while the loop is busy with a part.
 for try await row in try client.stream(Rows()) { print(row) }

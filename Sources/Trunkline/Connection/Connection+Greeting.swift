@@ -31,6 +31,10 @@ extension Connection {
     private func greetingEnded(_ session: UInt64, _ failure: (any Error)?) {
         guard greeting?.session == session else { return }
         if let failure { return greetingFailed(session, failure) }
+        // A link like that is never ready; the next one comes after the wait that keeps us from asking too often.
+        guard greeting?.hasLastResponse == false else {
+            return greetingFailed(session, TransportError.endedByServer)
+        }
         // Requests that it did not wait for could be answered later, when the answer would be another's.
         guard greeting?.requests.isEmpty == true else {
             return greetingFailed(session, GreetingRefusal("it left a request unanswered", isPermanent: false))
@@ -215,6 +219,10 @@ extension Connection {
         guard let session = greeting?.session, let unstarted = greeting?.outbound.level.unstarted else { return false }
         let answer = greeting?.requests.part(frame.serial, unstarted: unstarted, at: loop.now)
         guard case .resume(let ticket, let waiter)? = answer else { return false }
+        guard frame.damage == nil else {
+            greetingFailed(session, FrameError(.malformed, "a part of a reply is damaged"))
+            return true
+        }
         switch waiter.take(frame, joiningUpTo: options.requests.maximumReplySize) {
         case .taken, .full: break
         case .joins(let waiter): greeting?.requests.setWaiter(waiter, of: ticket)
@@ -227,9 +235,10 @@ extension Connection {
     }
 
     private func answerInGreeting(_ frame: Frame) {
+        if frame.endsLink { greeting?.hasLastResponse = true }
         guard let unstarted = greeting?.outbound.level.unstarted else { return }
         if case .resume(_, let waiter)? = greeting?.requests.answer(frame.serial, unstarted: unstarted) {
-            waiter.resume(frame.isRejection ? .failure(.rejection(frame)) : .success(frame))
+            waiter.resume(Outcome(of: frame))
         }
     }
 }

@@ -54,7 +54,7 @@ extension Exchange {
         case none
         case suspendsReading(ReplyChannel)
         /// The request is to be given up, for this reason.
-        case exceeds(Ticket, String)
+        case fails(Ticket, ClientError.Code, String)
     }
 
     /// Hands a part to the one who waits for the reply.
@@ -75,12 +75,13 @@ extension Exchange {
     private mutating func hand(_ part: Frame, to answer: RequestTable<Waiter>.Answer) -> Consequence {
         switch answer {
         case .resume(let ticket, let waiter):
+            if part.damage != nil { return .fails(ticket, .protocolViolation, "a part of the reply is damaged") }
             counters.parts += 1
             switch waiter.take(part, joiningUpTo: maximumReplySize) {
             case .taken: return .none
             case .full(let channel): return .suspendsReading(channel)
             case .joins(let joining): table.setWaiter(joining, of: ticket)
-            case .exceeds(let message): return .exceeds(ticket, message)
+            case .exceeds(let message): return .fails(ticket, .overloaded, message)
             }
         case .late: break
         case .unknown: counters.unknownResponses += 1

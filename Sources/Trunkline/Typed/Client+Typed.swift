@@ -13,7 +13,7 @@ extension Client {
         retry: RetryPolicy? = nil,
         waitsForReady: Bool = true
     ) async throws(ClientError) -> Typed.Response {
-        let frame = try request.request(speaking: codec).frame
+        let frame = try Request(request).frame
         let outcome = await outcome(of: frame, timeout, retry ?? Typed.retry, waitsForReady, expectsResponse: true)
         return try Typed.read(try outcome.get())
     }
@@ -29,7 +29,7 @@ extension Client {
         var encoded: [Request] = []
         let refusals = requests.map { request -> ClientError? in
             do throws(ClientError) {
-                encoded.append(try request.request(speaking: codec))
+                encoded.append(try Request(request))
                 return nil
             } catch {
                 return error
@@ -54,7 +54,7 @@ extension Client {
         retry: RetryPolicy? = nil,
         waitsForReady: Bool = true
     ) throws(ClientError) -> TypedPendingRequest<Typed> {
-        let request = try request.request(speaking: codec)
+        let request = try Request(request)
         return TypedPendingRequest(
             start(request, timeout: timeout, retry: retry ?? Typed.retry, waitsForReady: waitsForReady)
         )
@@ -69,7 +69,7 @@ extension Client {
         waitsForReady: Bool = true,
         buffering: ReplyBuffering = ReplyBuffering()
     ) throws(ClientError) -> TypedReplyStream<Typed> {
-        let request = try request.request(speaking: codec)
+        let request = try Request(request)
         return TypedReplyStream(
             stream(
                 request,
@@ -84,19 +84,12 @@ extension Client {
 
     /// Sends `request`, and once the server has accepted it, sends it again on every new link.
     ///
-    /// Returns the subscription and what the server answered when it was first told. When that cannot be read the
-    /// subscription is over on this side.
-    public nonisolated func subscribe<Typed: TypedRequest>(
-        _ request: Typed,
+    /// `Subscription.response` is the server's answer as it came.
+    public nonisolated func subscribe(
+        _ request: some TypedRequest,
         timeout: Duration? = nil
-    ) async throws(ClientError) -> (subscription: Subscription, response: Typed.Response) {
-        let subscription = try await subscribe(try request.request(speaking: codec), timeout: timeout)
-        do throws(ClientError) {
-            return (subscription, try Typed.read(subscription.response))
-        } catch {
-            await subscription.end()
-            throw error
-        }
+    ) async throws(ClientError) -> Subscription {
+        try await subscribe(Request(request), timeout: timeout)
     }
 }
 
@@ -106,7 +99,7 @@ extension Greeter {
         _ request: Typed,
         timeout: Duration? = nil
     ) async throws(ClientError) -> Typed.Response {
-        let request = try request.request(speaking: connection.codec)
+        let request = try Request(request)
         return try Typed.read(try await send(request, timeout: timeout))
     }
 }

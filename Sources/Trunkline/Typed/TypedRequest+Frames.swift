@@ -1,22 +1,22 @@
 import TrunklineCore
 
-/// Typed requests to frames, and frames to responses; errors are wrapped here and nowhere else.
-extension TypedRequest {
-    /// The request for a server that speaks `codec`.
-    func request(speaking codec: any FrameCodec) throws(ClientError) -> Request {
+extension Request {
+    /// The request that `typed` is encoded as, for calls that know nothing of its type.
+    ///
+    /// - Throws: `invalidRequest`, fate `notSent`, for what `encode` or `prepare` throws.
+    public init<Typed: TypedRequest>(_ typed: Typed) throws(ClientError) {
         do {
-            var request = Request(type: Self.type, body: try encode())
-            // A layout refuses fields that it has not; other codecs take what they know.
-            if let contentType = Self.contentType, (codec as? FrameLayout)?.hasContentType ?? true {
-                request.contentType = contentType
-            }
-            try prepare(&request)
-            return request
+            self.init(type: Typed.type, body: try typed.encode())
+            contentType = Typed.contentType
+            try typed.prepare(&self)
         } catch {
-            throw ClientError(.invalidRequest, .notSent, "\(Self.self) cannot be encoded", cause: error)
+            throw ClientError(.invalidRequest, .notSent, "\(Typed.self) cannot be encoded", cause: error)
         }
     }
+}
 
+extension TypedRequest {
+    /// The server's answer as the request reads it.
     static func read(_ response: Frame) throws(ClientError) -> Response {
         do {
             return try decode(response)

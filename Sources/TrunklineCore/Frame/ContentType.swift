@@ -35,15 +35,11 @@ extension ContentType: CustomStringConvertible {
 }
 
 extension Frame {
-    /// What the body's bytes are: the field "contentType"; `nil` when it was neither set nor received. A number beyond 32
-    /// bits, of a layout with a wider field, is held at the largest.
+    /// What the body's bytes are: the field "contentType" (`Field.contentType`); `nil` when it was neither set nor
+    /// received. Unlike other fields it may be set for a layout that has not got it, and is left out there. A number
+    /// beyond 32 bits, of a layout with a wider field, is held at the largest.
     public var contentType: ContentType? {
         get { self[ContentType.fieldName].map { ContentType(rawValue: UInt32(clamping: $0)) } }
         set { self[ContentType.fieldName] = newValue.map { UInt64($0.rawValue) } }
     }
-}
-
-extension FrameLayout {
-    /// Whether requests have the field "contentType".
-    package var hasContentType: Bool { outbound.named.contains { $0.name == ContentType.fieldName } }
 }
