@@ -88,6 +88,8 @@ extension FrameLayout {
         }
         for field in frame.fields {
             guard let item = plan.named.first(where: { $0.name == field.name }) else {
+                // What typed requests say of their body in every protocol, whether or not it has a place for it.
+                if field.name == ContentType.fieldName { continue }
                 throw FrameError(.malformed, "the layout has no field \"\(field.name)\"")
             }
             switch field.value {
