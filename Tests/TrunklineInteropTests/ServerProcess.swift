@@ -2,8 +2,10 @@ import Foundation
 
 /// A server of somebody else's, started for one test on a Unix socket in a directory of its own and stopped by pid.
 final class ServerProcess {
-    private let process = Process()
-    private let directory: URL
+    private var process = Process()
+    private let program: String
+    private let arguments: [String]
+    let directory: URL
     let socketPath: String
 
     /// Where `program` is installed; `nil`, with a printed reason, when it is not.
@@ -30,10 +32,18 @@ final class ServerProcess {
         directory = FileManager.default.temporaryDirectory
             .appendingPathComponent("trunkline-\(UUID().uuidString.prefix(8))")
         socketPath = directory.appendingPathComponent("s").path
-        guard let path = Self.find(program) else { throw NotStarted(description: "\(program) is not installed") }
+        self.program = program
+        self.arguments = arguments(socketPath)
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+        try start()
+    }
+
+    /// Starts it again at the same socket, after `kill`.
+    func start() throws {
+        guard let path = Self.find(program) else { throw NotStarted(description: "\(program) is not installed") }
+        process = Process()
         process.executableURL = URL(fileURLWithPath: path)
-        process.arguments = arguments(socketPath)
+        process.arguments = arguments
         process.standardInput = FileHandle.nullDevice
         try process.run()
         let deadline = Date().addingTimeInterval(10)
@@ -46,12 +56,18 @@ final class ServerProcess {
         }
     }
 
-    func stop() {
+    /// Kills it; what it had in its directory stays, but for the socket.
+    func kill() {
         if process.isRunning {
             // Not SIGTERM: the child inherits the signal mask of the pool's thread that started it, which blocks that.
-            kill(process.processIdentifier, SIGKILL)
+            Foundation.kill(process.processIdentifier, SIGKILL)
             process.waitUntilExit()
         }
+        try? FileManager.default.removeItem(atPath: socketPath)
+    }
+
+    func stop() {
+        kill()
         try? FileManager.default.removeItem(at: directory)
     }
 

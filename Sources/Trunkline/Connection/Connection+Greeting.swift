@@ -217,7 +217,7 @@ extension Connection {
         if frame.endsLink { greeting?.hasLastResponse = true }
         guard let unstarted = greeting?.outbound.level.unstarted else { return }
         if case .resume(_, let waiter)? = greeting?.requests.answer(frame.serial, unstarted: unstarted) {
-            waiter.resume(returning: frame.isRejection ? .failure(.rejection(frame)) : .success(frame))
+            waiter.resume(returning: Outcome(of: frame))
         }
     }
 }

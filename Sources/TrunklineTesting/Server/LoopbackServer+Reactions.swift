@@ -41,7 +41,7 @@ extension LoopbackServer {
             emit(frame, program, link)
         case .ping:
             link.unansweredPings += 1
-            emit(Frame(.ping), program, link)
+            emit(link.codec.serverPing, program, link)
         case .frame(let frame): emit(frame, program, link)
         case .bytes(let bytes): emit(Array(bytes), program, link)
         case .absurdLength: emitAbsurdLength(program, link)
@@ -71,6 +71,7 @@ extension LoopbackServer {
     private func reply(_ frame: Frame, to request: Frame, echoing: Bool, on link: ServerLink) -> Frame {
         var reply = echoing ? request : frame
         reply.kind = .response
+        reply.damage = nil
         reply.serial = request.serial
         if reply.type == 0 { reply.type = request.type }
         if echoing || (reply.status == 0 && !reply.isRejection) {
