@@ -29,6 +29,8 @@ struct ConformanceLink {
 
     /// How many bytes are not decoded.
     var left: Int { input.count }
+    /// What the bytes were refused with, all of them or the last frame alone.
+    var refusalCode: FrameError.Code? { refusal?.code ?? frames.last?.damage }
     private var isOver: Bool { refusal != nil || fault != nil }
 
     /// Takes `bytes` in, as one read of a socket.
