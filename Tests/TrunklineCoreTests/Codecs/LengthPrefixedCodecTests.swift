@@ -21,7 +21,8 @@ struct LengthPrefixedCodecTests {
             #expect(try codec.serverSide().decoded(hex(digits)).frames == [Frame(.request, body: body)])
         }
         let large = Bytes([UInt8](repeating: 7, count: 300))
-        #expect(try LengthPrefixedCodec(.varint).encoded(Frame(.request, body: large)).prefix(3) == hex("ac02 07"))
+        let start = try LengthPrefixedCodec(.varint).encoded(Frame(.request, body: large)).prefix(3)
+        #expect(Array(start) == hex("ac02 07"))
         #expect(try LengthPrefixedCodec(.varint).decoded(hex("8300 616263")).frames.map(\.body) == [body])
     }
 
