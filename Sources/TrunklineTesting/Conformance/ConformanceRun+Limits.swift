@@ -83,6 +83,7 @@ extension ConformanceRun {
                 bytes
             )
         }
+        announce("\(what) byte by byte", [bytes[...]], to: side)
         var growing = ConformanceLink(codec(of: side), limit: kit.maximumFrameSize, sent: sample.answered)
         for position in bytes.indices.prefix(256) {
             growing.receive(bytes[position...position])
