@@ -35,6 +35,9 @@ final class LayoutPlan: Sendable {
     let overhead: Int
     /// Whether anything can be wrong that only a complete frame shows.
     let hasLateChecks: Bool
+    /// Whether the header is type, serial and length, four bytes each, big-endian, and there is nothing else: the commonest
+    /// of all, which is read and written without asking what it has.
+    let isPlain: Bool
 
     init(_ draft: LayoutDraft) {
         fields = draft.fields
@@ -58,6 +61,10 @@ final class LayoutPlan: Sendable {
         checksums = draft.checksums
         overhead = draft.overhead
         hasLateChecks = !draft.trailer.isEmpty || !draft.checksums.isEmpty
+        isPlain =
+            header.count == 12 && varint == nil && !hasLateChecks && type?.isPlain(at: 0) == true
+            && serial?.isPlain(at: 4) == true
+            && length.isPlain(at: 8)
     }
 
     /// The least that `Limits` takes.
