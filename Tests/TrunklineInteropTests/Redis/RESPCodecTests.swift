@@ -163,8 +163,8 @@ struct RESPCodecTests {
     @Test
     func commandsAreArraysOfStrings() throws {
         var output = SendBuffer()
-        let request = try Request(Command("SET", "key", "a\r\nb"))
-        try RESPCodec().encode(Frame(.request, body: request.body), into: &output)
+        let command = Command("SET", "key", "a\r\nb")
+        try RESPCodec().encode(Frame(.request, body: command.encode()), into: &output)
         #expect(output.bytes == Array("*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$4\r\na\r\nb\r\n".utf8))
         // The server's side reads what the client's side wrote.
         var (server, input, frames) = (RESPCodec().serverSide(), ReceiveBuffer(output.bytes), [Frame]())
