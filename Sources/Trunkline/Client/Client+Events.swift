@@ -25,6 +25,8 @@ extension Client: @preconcurrency ConnectionOwner {
             for frame in frames {
                 if frame.kind == .response {
                     exchange.answer(frame, on: session, positions)
+                } else if frame.kind == .part {
+                    take(exchange.take(frame, on: session, positions, at: loop.turnTime))
                 } else if frame.kind != .ping, frame.kind != .pong, frame.kind != .goAway {
                     receive(frame)
                 }
@@ -53,8 +55,20 @@ extension Client: @preconcurrency ConnectionOwner {
         case .ping, .pong:
             let meaning = connection.assumeIsolated { $0.heartbeatReceived(frame) }
             if meaning == .question, let pong = codec.pong(answering: frame) { exchange.answerPing(with: pong) }
+        case .part: take(exchange.take(frame, at: loop.turnTime))
         case .response: break  // handled before
-        case .part, .request, .cancel, .goAway: exchange.count(\.unexpectedFrames)
+        case .request, .cancel, .goAway: exchange.count(\.unexpectedFrames)
+        }
+    }
+
+    /// A part of a reply has been handed over, or found no room.
+    private func take(_ consequence: Exchange.Consequence) {
+        switch consequence {
+        case .none: break
+        case .suspendsReading(let channel):
+            fullReplies.append(channel)
+            updateReading()
+        case .exceeds(let ticket, let message): cancel(ticket, .overloaded, message)
         }
     }
 
@@ -136,9 +150,10 @@ extension Client: @preconcurrency ConnectionOwner {
 
     // MARK: Reading
 
-    /// Suspends or resumes reading, as the subscribers' buffers ask for.
+    /// Suspends or resumes reading, as the buffers of subscribers and of streamed replies ask for.
     func updateReading() {
-        let isPaused = channels.contains { $0.suspendsReading }
+        fullReplies.removeAll { !$0.suspendsReading }
+        let isPaused = !fullReplies.isEmpty || channels.contains { $0.suspendsReading }
         connection.assumeIsolated { connection in
             guard connection.isPaused != isPaused else { return }
             connection.isPaused = isPaused

@@ -18,6 +18,9 @@ extension Client {
     ///
     /// Without a link the request waits for one until its deadline.
     ///
+    /// A reply that comes in parts is joined: the response has the bodies of all of them, one after the other. More than
+    /// `options.requests.maximumReplySize` is `overloaded`. A rejection has its own body alone. See `stream(_:timeout:)`.
+    ///
     /// - Parameters:
     ///   - timeout: From this call until the response, retries included; `nil` for `options.requests.timeout` (8 s unless
     ///     changed), *not* for none. At zero or below the call fails at once. When it expires the request is given up as
@@ -48,38 +51,6 @@ extension Client {
         try await outcome(of: frame, timeout, retry, waitsForReady, expectsResponse: true).get()
     }
 
-    /// Sends `request` and returns the server's response as the request reads it.
-    ///
-    /// As `send` of a `Request`; further, an error thrown by `encode` becomes `invalidRequest`, fate `notSent`, and
-    /// one thrown by `decode` becomes `invalidRequest`, fate `answered`, with the error as its cause. A request type can
-    /// say for all calls that it may be sent again: `TypedRequest.retry`.
-    public nonisolated func send<Typed: TypedRequest>(
-        _ request: Typed,
-        timeout: Duration? = nil,
-        retry: RetryPolicy? = nil,
-        waitsForReady: Bool = true
-    ) async throws(ClientError) -> Typed.Response {
-        let frame = Frame(.request, type: Typed.type, body: try request.encodedBody())
-        let response = try await outcome(
-            of: frame,
-            timeout,
-            retry ?? Typed.retry,
-            waitsForReady,
-            expectsResponse: true
-        ).get()
-        do {
-            return try Typed.decode(response)
-        } catch {
-            throw ClientError(
-                .invalidRequest,
-                .answered,
-                "the response cannot be read as \(Typed.Response.self)",
-                response: response,
-                cause: error
-            )
-        }
-    }
-
     /// Sends `request` as a one-way message and returns when the kernel has its last byte.
     ///
     /// That the kernel has it does not mean that the server will. Parameters and errors are those of `send`; no
@@ -94,7 +65,7 @@ extension Client {
         _ = try await outcome(of: request.frame, timeout, retry, waitsForReady, expectsResponse: false).get()
     }
 
-    private nonisolated func outcome(
+    nonisolated func outcome(
         of frame: Frame,
         _ timeout: Duration?,
         _ retry: RetryPolicy?,
@@ -190,16 +161,6 @@ extension Client {
 
     /// Cancels every request that has not ended, as cancelling its task would.
     public nonisolated func cancelAll() { mailbox.post(.cancelAll(upTo: tickets.load(ordering: .relaxed))) }
-}
-
-extension TypedRequest {
-    fileprivate func encodedBody() throws(ClientError) -> Bytes {
-        do {
-            return try encode()
-        } catch {
-            throw ClientError(.invalidRequest, .notSent, "\(Self.self) cannot be encoded", cause: error)
-        }
-    }
 }
 
 extension ClientError {

@@ -11,6 +11,10 @@ enum Waiter: Sendable {
     case batch(Batch, index: Int)
     /// A handle given out by `start`.
     case handle(PendingRequest)
+    /// A stream given out by `stream`.
+    case stream(ReplyChannel)
+    /// One of the former but a stream, whose reply turned out to come in parts.
+    case joining(JoinedReply)
     /// One of these, whose call has terms of its own. The box is the price of those calls; others have none.
     indirect case particular(Waiter, Terms)
 
@@ -42,8 +46,9 @@ enum Waiter: Sendable {
     var handle: PendingRequest? {
         switch self {
         case .handle(let handle): handle
+        case .joining(let reply): reply.waiter.handle
         case .particular(let waiter, _): waiter.handle
-        case .caller, .batch: nil
+        case .caller, .batch, .stream: nil
         }
     }
 
@@ -59,6 +64,8 @@ enum Waiter: Sendable {
         case .caller(let suspension): suspension.resume(returning: outcome)
         case .batch(let batch, let index): batch.complete(index, outcome)
         case .handle(let request): request.complete(outcome)
+        case .stream(let channel): channel.finish(outcome)
+        case .joining(let reply): reply.complete(outcome)
         case .particular(let waiter, let terms): waiter.resume(outcome.mapError { terms.amended($0) })
         }
     }

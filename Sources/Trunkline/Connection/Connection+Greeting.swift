@@ -59,7 +59,7 @@ extension Connection {
         guard var ended = exchange(&greeting, with: nil) else { return [] }
         ended.task?.cancel()
         for (waiter, hasStarted) in ended.removeWaiters() {
-            waiter.resume(returning: .failure(hasStarted ? error.withFate(.unknown) : error))
+            waiter.resume(.failure(hasStarted ? error.withFate(.unknown) : error))
         }
         return (0..<ended.inbox.count).map { ended.inbox[$0] }
     }
@@ -71,7 +71,7 @@ extension Connection {
             expired = true
             let hasStarted = greeting.map { $0.outbound.hasStarted($0.requests[ticket]?.position ?? 0) } ?? false
             let error = ClientError(.timedOut, hasStarted ? .unknown : .notSent, "out of time while greeting")
-            greeting?.requests.take(ticket)?.resume(returning: .failure(error))
+            greeting?.requests.take(ticket)?.resume(.failure(error))
         }
         guard let greeting else { return }
         if !expired, loop.now < greeting.deadline { return arm(at: greeting.nextDeadline) }
@@ -141,7 +141,7 @@ extension Connection {
         guard var current = exchange(&greeting, with: nil) else { return }
         let serial = current.requests.registerAdmitted(
             ticket,
-            waiter: suspension,
+            waiter: .caller(suspension),
             type: frame.type,
             expectsResponse: expectsResponse,
             deadline: timeout.map { loop.now.advanced(by: $0) },
@@ -169,9 +169,9 @@ extension Connection {
         greeting?.outbound = queue
         for (item, error) in result.refused {
             let error = ClientError(.invalidRequest, .notSent, "the frame cannot be encoded", cause: error)
-            greeting?.requests.take(item.ticket)?.resume(returning: .failure(error))
+            greeting?.requests.take(item.ticket)?.resume(.failure(error))
         }
-        for ticket in result.wrote { greeting?.requests.take(ticket)?.resume(returning: .success(Frame(.response))) }
+        for ticket in result.wrote { greeting?.requests.take(ticket)?.resume(.success(Frame(.response))) }
         if let failure = result.failure {
             if link?.session == session { read() }  // what the server said before may still be there to read
             return greetingFailed(session, failure)
@@ -197,6 +197,7 @@ extension Connection {
                     flushGreeting()
                 }
             case .pong: break
+            case .part where takePartInGreeting(frame): break
             case .push, .part, .goAway, .request, .cancel:
                 if let id = greeting?.readers.keys.min(), let reader = greeting?.readers.removeValue(forKey: id) {
                     reader.resume(returning: .success(frame))
@@ -209,10 +210,26 @@ extension Connection {
         updateReading()
     }
 
+    /// Keeps a part of a reply for its request; returns false when there is none. One that is too much ends the attempt.
+    private func takePartInGreeting(_ frame: Frame) -> Bool {
+        guard let session = greeting?.session, let unstarted = greeting?.outbound.level.unstarted else { return false }
+        let answer = greeting?.requests.part(frame.serial, unstarted: unstarted, at: loop.now)
+        guard case .resume(let ticket, let waiter)? = answer else { return false }
+        switch waiter.take(frame, joiningUpTo: options.requests.maximumReplySize) {
+        case .taken, .full: break
+        case .joins(let waiter): greeting?.requests.setWaiter(waiter, of: ticket)
+        case .exceeds(let message):
+            let error = ClientError(.overloaded, .unknown, message)
+            greeting?.requests.take(ticket)?.resume(.failure(error))
+            greetingFailed(session, error)
+        }
+        return true
+    }
+
     private func answerInGreeting(_ frame: Frame) {
         guard let unstarted = greeting?.outbound.level.unstarted else { return }
         if case .resume(_, let waiter)? = greeting?.requests.answer(frame.serial, unstarted: unstarted) {
-            waiter.resume(returning: frame.isRejection ? .failure(.rejection(frame)) : .success(frame))
+            waiter.resume(frame.isRejection ? .failure(.rejection(frame)) : .success(frame))
         }
     }
 }

@@ -6,7 +6,7 @@ struct Greeting {
     /// The number of the attempt, and of the session when it succeeds.
     let session: UInt64
     let deadline: Instant
-    var requests: RequestTable<Suspension<Outcome>>
+    var requests: RequestTable<Waiter>
     var outbound = OutboundQueue()
     /// Frames that are no responses and that nobody has asked for yet.
     var inbox = Deque<Frame>()
@@ -36,8 +36,8 @@ struct Greeting {
     var nextDeadline: Instant { min(deadline, requests.nextDeadline ?? deadline) }
 
     /// Takes everyone out who waits.
-    mutating func removeWaiters() -> [(waiter: Suspension<Outcome>, hasStarted: Bool)] {
-        let asking = readers.sorted { $0.key < $1.key }.map { (waiter: $0.value, hasStarted: false) }
+    mutating func removeWaiters() -> [(waiter: Waiter, hasStarted: Bool)] {
+        let asking = readers.sorted { $0.key < $1.key }.map { (waiter: Waiter.caller($0.value), hasStarted: false) }
         readers = [:]
         let outbound = outbound
         return requests.removeAll().map { ($0.entry.waiter, outbound.hasStarted($0.entry.position)) } + asking

@@ -10,7 +10,7 @@ public struct Frame: Sendable, Hashable {
         /// Answers a request, in full.
         case response
         /// A part of an answer with more to come: of the same request, by its serial or, in order, of the oldest one. The
-        /// last part is the `response`.
+        /// last part is the `response`. See `Client.stream(_:timeout:)`; `Client.send(_:timeout:)` joins the bodies.
         case part
         /// Sent by the server on its own account.
         case push
