@@ -229,7 +229,7 @@ extension Connection {
     private func answerInGreeting(_ frame: Frame) {
         guard let unstarted = greeting?.outbound.level.unstarted else { return }
         if case .resume(_, let waiter)? = greeting?.requests.answer(frame.serial, unstarted: unstarted) {
-            waiter.resume(frame.isRejection ? .failure(.rejection(frame)) : .success(frame))
+            waiter.resume(Outcome(of: frame))
         }
     }
 }

@@ -4,7 +4,7 @@ import Trunkline
 
 /// A value of Redis' protocol, RESP2 or RESP3 (redis.io, "Redis serialization protocol specification").
 enum RESPValue: Sendable, Hashable {
-    /// A simple, a bulk or a verbatim string: any bytes.
+    /// A bulk string, of any bytes, or a simple or verbatim one.
     case string(Bytes)
     /// An error within another value: `EXEC` has them. As a reply it makes `send` throw `rejected`.
     case error(String)
