@@ -33,7 +33,8 @@ enum RESPValue: Sendable, Hashable {
 
     private init(_ input: inout ReceiveBuffer, depth: Int) throws(FrameError) {
         var value: RESPValue?
-        if depth > 0, let head = try RESPHead(&input), let bytes = input.readBytes(max(0, head.length - 2)),
+        if depth > 0, let head = try RESPHead(&input, upTo: input.count),
+            let bytes = input.readBytes(max(0, head.length - 2)),
             input.skip(min(2, head.length))
         {
             var elements: [RESPValue] = []
@@ -158,7 +159,7 @@ struct RESPScan: Sendable {
         var rest = input  // a cursor: it shares the memory
         rest.skip(end)
         while missing > 0 {
-            guard let head = try RESPHead(&rest) else { return false }
+            guard let head = try RESPHead(&rest, upTo: maximumSize - end) else { return false }
             let next = input.count - rest.count + head.length
             // Attributes come before the value that they are of.
             let count = head.count + (head.type == "|" && end > start ? 1 : 0)
@@ -189,10 +190,10 @@ struct RESPHead {
     var (length, count) = (0, 0)
     var isNull = false
 
-    /// Takes a line from the front of `input`; `nil` when it is not all there yet.
-    init?(_ input: inout ReceiveBuffer) throws(FrameError) {
+    /// Takes a line of at most `limit` bytes from the front of `input`; `nil` when it is not all there yet.
+    init?(_ input: inout ReceiveBuffer, upTo limit: Int) throws(FrameError) {
         let end = input.firstOffset(of: UInt8(ascii: "\n"))
-        guard end ?? input.count <= 65_536 else { throw FrameError(.illegalLength, "a line above 65,536 bytes") }
+        guard end ?? input.count <= min(limit, 65_536) else { throw FrameError(.illegalLength, "a line without end") }
         guard let end else { return nil }
         guard end >= 2, let line = input.readBytes(end - 1), input.readInteger(as: UInt16.self) == 0x0d0a else {
             throw FrameError(.unexpectedBytes, "a line that is empty or does not end with CR LF")

@@ -10,6 +10,7 @@ extension Client: @preconcurrency ConnectionOwner {
             var farewell: Frame?
             for frame in frames {
                 if frame.kind == .response {
+                    if frame.endsLink { farewell = farewell ?? frame }
                     exchange.answer(frame)
                 } else if frame.kind == .goAway {
                     farewell = frame
@@ -22,8 +23,10 @@ extension Client: @preconcurrency ConnectionOwner {
             // Fewer are not worth the loop's time, and more take it so long that the first are heard anyway.
             if (8..<64).contains(frames.count) { loop.expectNews() }
         case .receivedOnRetired(let frames, let session, let positions):
+            var isLast = false
             for frame in frames {
                 if frame.kind == .response {
+                    if frame.endsLink { isLast = true }
                     exchange.answer(frame, on: session, positions)
                 } else if frame.kind == .part {
                     take(exchange.take(frame, on: session, positions, at: loop.turnTime))
@@ -31,6 +34,7 @@ extension Client: @preconcurrency ConnectionOwner {
                     receive(frame)
                 }
             }
+            if isLast { connection.assumeIsolated { $0.endRetired(session) } }
         case .drained: break  // `finish` lets go out what waits
         case .wrote(let tickets):
             for ticket in tickets { exchange.written(ticket) }
@@ -76,7 +80,12 @@ extension Client: @preconcurrency ConnectionOwner {
     private func leave(_ farewell: Frame) {
         flushOutgoing()
         let hint = codec.retryAfter(in: farewell)
-        connection.assumeIsolated { $0.leaveEndpoint(because: .goAway, retryAfter: hint) }
+        connection.assumeIsolated { connection in
+            guard farewell.kind == .response else {
+                return connection.leaveEndpoint(because: .goAway, retryAfter: hint)
+            }
+            connection.leaveLink(retryAfter: hint)
+        }
     }
 
     // MARK: Links

@@ -33,4 +33,10 @@ public struct Request: Sendable, Hashable {
         get { frame.contentType }
         set { frame.contentType = newValue }
     }
+
+    /// Named bytes in the header that the protocol's layout declares; see `Frame`.
+    public subscript(bytes field: String) -> Bytes? {
+        get { frame[bytes: field] }
+        set { frame[bytes: field] = newValue }
+    }
 }

@@ -19,6 +19,8 @@ struct Greeting {
     var inboxBytes = 0
     /// The user's closures have returned; what they said is still being written.
     var isOver = false
+    /// The server has said that it answers nothing more on this link.
+    var hasLastResponse = false
 
     /// Whether more may be read: there are few frames that nobody has asked for.
     var mayRead: Bool { inbox.count < 4096 && inboxBytes < 1024 * 1024 }
