@@ -14,7 +14,7 @@ extension Client: @preconcurrency ConnectionOwner {
                 } else if frame.kind == .goAway {
                     farewell = frame
                 } else {
-                    receive(frame)
+                    receive(frame, in: session)
                 }
             }
             // After the frames that came with it, which belong to the link that is left now.
@@ -26,7 +26,7 @@ extension Client: @preconcurrency ConnectionOwner {
                 if frame.kind == .response {
                     exchange.answer(frame, on: session, positions)
                 } else if frame.kind != .ping, frame.kind != .pong, frame.kind != .goAway {
-                    receive(frame)
+                    receive(frame, in: session)
                 }
             }
         case .drained: break  // `finish` lets go out what waits
@@ -34,7 +34,9 @@ extension Client: @preconcurrency ConnectionOwner {
             for ticket in tickets { exchange.written(ticket) }
         case .refused(let refusals):
             for (ticket, error) in refusals { exchange.refused(ticket, error) }
-        case .ready: linkEstablished()
+        case .ready(let session):
+            self.session = session
+            linkEstablished()
         case .unavailable: giveUp()
         case .closed: closed()
         }
@@ -44,10 +46,12 @@ extension Client: @preconcurrency ConnectionOwner {
     func hasUnanswered(at positions: Range<OutboundPosition>) -> Bool { exchange.table.hasUnanswered(at: positions) }
 
     /// A frame that is no response.
-    private func receive(_ frame: Frame) {
+    private func receive(_ frame: Frame, in session: UInt64) {
         switch frame.kind {
         case .push:
             exchange.count(\.pushes)
+            var frame = frame
+            frame.session = session
             for channel in channels where channel.wants(frame) { channel.offer(frame) }
             if channels.contains(where: \.suspendsReading) { updateReading() }
         case .ping, .pong:
@@ -93,7 +97,9 @@ extension Client: @preconcurrency ConnectionOwner {
     }
 
     func connectionRetired(_ session: UInt64, before unstarted: OutboundPosition) -> Int {
-        exchange.retire(session, before: unstarted)
+        let left = exchange.retire(session, before: unstarted)
+        endLinkbound(nil, TransportError.closedByUs) { $0.session != nil }
+        return left
     }
 
     func retiredLinkLost(

@@ -17,7 +17,8 @@ package struct Liveness: Sendable {
         /// A ping after every interval in which we wrote nothing: it is the server that wants to hear from us, so what it
         /// says does not matter, and no answer is expected.
         case oneWay
-        /// A ping after every interval in which nothing came in, which has to be followed by some byte.
+        /// A ping after every interval in which nothing came in, and with `speakAfter` also when nothing went out for so
+        /// long. It has to be followed by some byte.
         case pingPong
     }
 
@@ -27,6 +28,7 @@ package struct Liveness: Sendable {
         package var interval: Duration = .seconds(30)
         package var deadline: Duration = .seconds(10)
         package var probeAfter: Duration? = .seconds(5)
+        package var speakAfter: Duration?
 
         package init() {}
     }
@@ -52,7 +54,7 @@ package struct Liveness: Sendable {
     private let policy: Policy
     /// The latest inbound byte, or the start or resumption of reading.
     private var lastHeard: Instant
-    /// The latest flush, for the one-way mode.
+    /// The latest flush, for the one-way mode and `speakAfter`.
     private var lastWrote: Instant
     /// The first flush of requests that may be unanswered, or the latest byte heard since.
     private var quietSince = Instant.distantFuture
@@ -163,9 +165,10 @@ package struct Liveness: Sendable {
         case .none: return nil
         case .oneWay: return lastWrote.advanced(by: policy.interval)
         case .pingPong:
-            guard !isSuspended else { return nil }
+            let speaking = policy.speakAfter.map { lastWrote.advanced(by: $0) }
+            guard !isSuspended else { return speaking }
             if let ping, lastHeard < ping.sentAt { return ping.sentAt.advanced(by: policy.deadline) }
-            let regular = lastHeard.advanced(by: policy.interval)
+            let regular = min(lastHeard.advanced(by: policy.interval), speaking ?? .distantFuture)
             guard firstWritten != 0, let probeAfter = policy.probeAfter else { return regular }
             return min(regular, quietSince.advanced(by: probeAfter))
         }
@@ -184,12 +187,14 @@ package struct Liveness: Sendable {
         case .none: return .none
         case .oneWay: return now.since(lastWrote) >= policy.interval ? nextPing : .none
         case .pingPong:
-            guard !isSuspended else { return .none }
+            let hasToSpeak = policy.speakAfter.map { now.since(lastWrote) >= $0 } ?? false
+            // The server wants to hear from us, whether we hear it or not.
+            guard !isSuspended else { return hasToSpeak ? nextPing : .none }
             if let ping, lastHeard < ping.sentAt {
                 guard now.since(ping.sentAt) >= policy.deadline else { return .none }
                 return now.since(due) > policy.jump ? nextPing : .declareDead
             }
-            if now.since(lastHeard) >= policy.interval { return nextPing }
+            if hasToSpeak || now.since(lastHeard) >= policy.interval { return nextPing }
             guard firstWritten != 0, let probeAfter = policy.probeAfter, now.since(quietSince) >= probeAfter else {
                 return .none
             }
@@ -211,6 +216,7 @@ extension Liveness.Policy {
         policy.interval = max(.milliseconds(1), interval)
         policy.deadline = max(.milliseconds(1), deadline)
         policy.probeAfter = mode == .pingPong ? probeAfter.map { max(.milliseconds(1), $0) } : nil
+        policy.speakAfter = speakAfter.map { max(.milliseconds(1), $0) }
         return policy
     }
 }
