@@ -256,7 +256,8 @@ extension ClientOptions {
     mutating func speakMQTT(as session: MQTT.Session) {
         greeting.perform = { link in
             do {
-                _ = try await link.send(.connect(session))
+                let answer = try await link.send(.connect(session))
+                if answer.body.first == 1 { await link.keepSubscriptions() }  // the broker has a session of ours
             } catch let error as ClientError where error.code == .rejected {
                 let code = Int(error.response?.status ?? 0)
                 let reasons = ["", "protocol version", "client id", "broker unavailable", "user name or password"]
