@@ -14,7 +14,7 @@ public struct ClientError: Error, Sendable {
         case closed
         /// The server answered with an error: see `response`.
         case rejected
-        /// The server broke the protocol. The link is replaced.
+        /// The server broke the protocol. The link is replaced, unless only the one response is damaged (fate `answered`).
         case protocolViolation
         /// The request cannot be sent, or its response cannot be read, as the caller asked.
         case invalidRequest

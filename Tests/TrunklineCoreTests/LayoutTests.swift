@@ -166,7 +166,7 @@ struct DeclaredLayoutTests {
     @Test func fieldsOfEveryWidthAndOrderFindTheirPlace() throws {
         // CRC-32 of "123456789" is the algorithm's published check value, 0xcbf43926.
         let head = hex("2639f4cb 240000 0000000007 0201 313233343536373839 ee 012345 0700000000")
-        let covered = Checksum.adler32.value(of: Bytes(head.prefix(14 + 9)))
+        let covered = try #require(Checksum.adler32.value(of: Bytes(head.prefix(14 + 9))))
         let bytes = head + (0..<4).map { UInt8(truncatingIfNeeded: covered >> (24 - 8 * $0)) }
         var frame = Frame(.response, type: 0x012345, serial: 7, body: "123456789")
         #expect(try Layouts.odd.encoded(frame) == bytes)
@@ -235,19 +235,6 @@ struct DeclaredLayoutTests {
         frame["extrasLength"] = 256
         #expect(Layouts.memcached.refusal(of: frame) == .malformed)
         #expect(Layouts.memcached.refusal(of: Frame(.cancel)) == .unknownType)
-    }
-
-    @Test func checksumsHaveTheirPublishedValues() {
-        #expect(Checksum.adler32.value(of: "Wikipedia") == 0x11e6_0398)
-        #expect(Checksum.adler32.value(of: "") == 1)
-        #expect(Checksum.crc32.value(of: "123456789") == 0xcbf4_3926)
-        #expect(Checksum.crc32.value(of: "") == 0)
-        // The sums of 20000 bytes 0xff, with every step reduced.
-        let (low, high) = (0..<20000).reduce((1, 0)) { sums, _ in
-            let low = (sums.0 + 255) % 65521
-            return (low, (sums.1 + low) % 65521)
-        }
-        #expect(Checksum.adler32.value(of: Bytes([UInt8](repeating: 255, count: 20000))) == UInt64(high << 16 | low))
     }
 }
 

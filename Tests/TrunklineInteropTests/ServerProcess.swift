@@ -2,8 +2,10 @@ import Foundation
 
 /// A server of somebody else's, started for one test on a Unix socket in a directory of its own and stopped by pid.
 final class ServerProcess {
-    private let process = Process()
-    private let directory: URL
+    private var process = Process()
+    private let program: String
+    private let arguments: [String]
+    let directory: URL
     let socketPath: String
 
     /// Where `program` is installed; `nil`, with a printed reason, when it is not.
@@ -26,14 +28,24 @@ final class ServerProcess {
     }
 
     /// Starts `program` and waits until its socket accepts connections, for ten seconds at most.
-    init(_ program: String, arguments: (_ socketPath: String) -> [String]) throws {
+    ///
+    /// `arguments` may put files into the directory, which is that of the socket.
+    init(_ program: String, arguments: (_ socketPath: String) throws -> [String]) throws {
         directory = FileManager.default.temporaryDirectory
             .appendingPathComponent("trunkline-\(UUID().uuidString.prefix(8))")
         socketPath = directory.appendingPathComponent("s").path
-        guard let path = Self.find(program) else { throw NotStarted(description: "\(program) is not installed") }
+        self.program = program
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+        self.arguments = try arguments(socketPath)
+        try start()
+    }
+
+    /// Starts it again at the same socket, after `kill`.
+    func start() throws {
+        guard let path = Self.find(program) else { throw NotStarted(description: "\(program) is not installed") }
+        process = Process()
         process.executableURL = URL(fileURLWithPath: path)
-        process.arguments = arguments(socketPath)
+        process.arguments = arguments
         process.standardInput = FileHandle.nullDevice
         try process.run()
         let deadline = Date().addingTimeInterval(10)
@@ -46,12 +58,24 @@ final class ServerProcess {
         }
     }
 
-    func stop() {
+    /// Stops it where it is, as a machine that hangs: the kernel goes on taking bytes and connections.
+    func pause() { Foundation.kill(process.processIdentifier, SIGSTOP) }
+
+    /// Lets it go on.
+    func resume() { Foundation.kill(process.processIdentifier, SIGCONT) }
+
+    /// Kills it; what it had in its directory stays, but for the socket.
+    func kill() {
         if process.isRunning {
             // Not SIGTERM: the child inherits the signal mask of the pool's thread that started it, which blocks that.
-            kill(process.processIdentifier, SIGKILL)
+            Foundation.kill(process.processIdentifier, SIGKILL)
             process.waitUntilExit()
         }
+        try? FileManager.default.removeItem(atPath: socketPath)
+    }
+
+    func stop() {
+        kill()
         try? FileManager.default.removeItem(at: directory)
     }
 

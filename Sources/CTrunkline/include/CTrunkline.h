@@ -1,5 +1,8 @@
 #pragma once
 
+#include "trunkline_crc32c.h"
+#include "trunkline_crypto.h"
+
 // System calls that Swift's Glibc module does not export, in shapes that Swift can call without unsafe unions.
 #if defined(__linux__)
 

@@ -59,25 +59,10 @@ extension Client {
         retry: RetryPolicy? = nil,
         waitsForReady: Bool = true
     ) async throws(ClientError) -> Typed.Response {
-        let frame = Frame(.request, type: Typed.type, body: try request.encodedBody())
-        let response = try await outcome(
-            of: frame,
-            timeout,
-            retry ?? Typed.retry,
-            waitsForReady,
-            expectsResponse: true
-        ).get()
-        do {
-            return try Typed.decode(response)
-        } catch {
-            throw ClientError(
-                .invalidRequest,
-                .answered,
-                "the response cannot be read as \(Typed.Response.self)",
-                response: response,
-                cause: error
-            )
-        }
+        let frame = try Request(request).frame
+        return try Typed.read(
+            await outcome(of: frame, timeout, retry ?? Typed.retry, waitsForReady, expectsResponse: true)
+        )
     }
 
     /// Sends `request` as a one-way message and returns when the kernel has its last byte.
@@ -211,16 +196,6 @@ extension Client {
 
     /// Cancels every request that has not ended, as cancelling its task would.
     public nonisolated func cancelAll() { mailbox.post(.cancelAll(upTo: tickets.load(ordering: .relaxed))) }
-}
-
-extension TypedRequest {
-    fileprivate func encodedBody() throws(ClientError) -> Bytes {
-        do {
-            return try encode()
-        } catch {
-            throw ClientError(.invalidRequest, .notSent, "\(Self.self) cannot be encoded", cause: error)
-        }
-    }
 }
 
 extension ClientError {

@@ -223,7 +223,7 @@ extension Connection {
     private func answerInGreeting(_ frame: Frame) {
         guard let unstarted = greeting?.outbound.level.unstarted else { return }
         if case .resume(_, let waiter)? = greeting?.requests.answer(frame.serial, unstarted: unstarted) {
-            waiter.resume(returning: frame.isRejection ? .failure(.rejection(frame)) : .success(frame))
+            waiter.resume(returning: Outcome(of: frame))
         }
     }
 }

@@ -37,6 +37,12 @@ public struct Frame: Sendable, Hashable {
     /// True for a received frame after which the server answers no further request on this link (HTTP's
     /// `Connection: close`): it is then as if a `goAway` had followed. Not looked at for frames to send.
     public var endsLink = false
+    /// What is wrong with a received frame of which only that it was there, and where it ended, is certain; `nil` as a
+    /// rule. Its body may be incomplete. Not looked at for frames to send.
+    ///
+    /// It keeps its place in the order of responses: a response with it fails its request alone, with
+    /// `protocolViolation`, fate `answered`; a push with it is a gap in the streams of pushes.
+    public var damage: FrameError.Code?
     /// The message itself.
     public var body: Bytes
     /// Where it was received.

@@ -22,9 +22,11 @@ public protocol FrameCodec: Sendable {
 
     /// Takes exactly one frame from the front of `input`, or returns `nil` when it is not complete yet.
     ///
-    /// Whatever was read before returning `nil` is put back by the caller. Check a length against your limit *before*
+    /// Whatever was read before returning `nil` is put back by the caller, unless it was discarded (`input.discard(_:)`): the
+    /// next call sees it again at the front, with more behind it. What the codec remembers of it, it may keep. Check a length against your limit *before*
     /// waiting for the body, then call `input.await(_:)` with it so that large frames are read in one piece.
-    /// Throw only for bytes that can never become a frame: the link is closed then.
+    /// Throw only for bytes that can never become a frame: the link is closed then. A frame that is no good, but whose end
+    /// is known, can be returned with its `damage` instead: it costs one request.
     mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame?
 
     /// The server has closed its side in good order: the frame that this completes, if any. `input` holds what was not

@@ -16,6 +16,8 @@ public struct ReceiveBuffer: Sendable {
     @usableFromInline var upper = 0
     /// The size of the frame at `lower` that the codec is waiting for; 0 when it has not said.
     @usableFromInline var awaited = 0
+    /// What is before it was discarded: `rewind(to:)` does not go back there.
+    @usableFromInline var floor = 0
     /// Whether a frame shares `storage`, so that writing to it would copy it.
     @usableFromInline var isShared = false
     /// How many bytes the next read should offer: grows while reads fill it and shrinks while they hardly do.
@@ -33,6 +35,13 @@ public struct ReceiveBuffer: Sendable {
     public init(_ bytes: some Sequence<UInt8>) {
         storage = Array(bytes)
         upper = storage.count
+    }
+
+    /// A buffer that holds `bytes`, shared with them, not copied: a frame's body is read as a codec reads its input.
+    public init(_ bytes: Bytes) {
+        storage = bytes.storage
+        (lower, upper) = (bytes.start, bytes.start + bytes.count)
+        isShared = true
     }
 
     /// How many bytes are there to be read.
@@ -84,17 +93,24 @@ public struct ReceiveBuffer: Sendable {
     }
 
     /// The offset of the first `byte` at or after `offset`; `nil` when there is none yet.
-    @inlinable
     public func firstOffset(of byte: UInt8, from offset: Int = 0) -> Int? {
         guard offset >= 0, offset < count else { return nil }
-        return unsafe storage.withUnsafeBufferPointer { bytes in
-            var index = lower &+ offset
-            while index < upper {
-                if unsafe bytes[index] == byte { return index &- lower }
-                index &+= 1
-            }
-            return nil
+        let found = unsafe storage.withUnsafeBytes {
+            unsafe $0.firstOffset(of: byte, from: lower &+ offset, to: upper)
         }
+        return found.map { $0 &- lower }
+    }
+
+    /// The offset of the first place, at `offset` or after it, where all of `pattern` stands; `nil` when there is none yet.
+    ///
+    /// When it is called again for the same frame, `count - pattern.count + 1` of the time before is where to go on from,
+    /// if that is not negative: looking through all of it with every few bytes that arrive takes too long.
+    public func firstOffset(of pattern: Bytes, from offset: Int = 0) -> Int? {
+        guard offset >= 0, offset <= count else { return nil }
+        let found = unsafe storage.withUnsafeBytes { memory in
+            unsafe pattern.withUnsafeBytes { unsafe memory.firstOffset(of: $0, from: lower &+ offset, to: upper) }
+        }
+        return found.map { $0 &- lower }
     }
 
     // MARK: Consuming
@@ -137,6 +153,20 @@ public struct ReceiveBuffer: Sendable {
         return true
     }
 
+    /// Drops up to `length` bytes from the front that belong to no frame, for good: they are not put back when `decode`
+    /// returns `nil` after it. Returns how many were there to be dropped.
+    ///
+    /// For padding and comments between frames, and for what is left of a frame that is too long, so that it need not be
+    /// kept until its end has come. Everything that was read before goes with them.
+    @inlinable
+    @discardableResult
+    public mutating func discard(_ length: Int) -> Int {
+        let length = Swift.max(0, Swift.min(length, count))
+        lower &+= length
+        floor = lower
+        return length
+    }
+
     /// Says that the frame at the front has `length` bytes in all, so that it is read in one piece.
     ///
     /// Only a hint, and only to be given *after* checking `length` against the frame size limit: memory is set aside
@@ -150,10 +180,10 @@ public struct ReceiveBuffer: Sendable {
     @inlinable
     package var position: Int { lower }
 
-    /// Puts back what was read since `position` was `mark`.
+    /// Puts back what was read since `position` was `mark`, but nothing that was discarded.
     @inlinable
     package mutating func rewind(to mark: Int) {
-        lower = mark
+        lower = max(mark, floor)
     }
 
     /// Ends the waiting that `await(_:)` announced: its frame was taken.
@@ -199,6 +229,7 @@ extension ReceiveBuffer {
         if isEmpty && !isShared {
             lower = 0
             upper = 0
+            floor = 0
         }
         let left = lower..<upper
         // Fresh storage that does not hold the awaited frame either must at least double, or a frame that trickles in
@@ -217,6 +248,7 @@ extension ReceiveBuffer {
         isShared = false
         lower = 0
         upper = left.count
+        floor = 0
     }
 
     /// Takes `memory` for the reads that follow, with what is left to decode copied to its front, unless there is as much
@@ -226,7 +258,7 @@ extension ReceiveBuffer {
         let left = count
         memory.replaceSubrange(..<left, with: storage[lower..<upper])
         storage = exchange(&memory, with: [])
-        (lower, upper, isShared) = (0, left, false)
+        (lower, upper, floor, isShared) = (0, left, 0, false)
     }
 
     /// Puts the memory in place of `memory`, unless a frame shares it or much is left in it to decode; to be called at
@@ -238,7 +270,7 @@ extension ReceiveBuffer {
             let left = isEmpty ? [] : Array(storage[lower..<upper])
             if storage.count > memory.count { memory = exchange(&storage, with: []) }
             storage = left
-            (lower, upper) = (0, left.count)
+            (lower, upper, floor) = (0, left.count, 0)
         }
     }
 

@@ -1,5 +1,7 @@
 /// A checksum that a `FrameLayout` puts into frames and verifies.
-public struct Checksum: Sendable, Hashable, CustomStringConvertible {
+///
+/// Two checksums are equal when their names and widths are.
+public struct Checksum: Sendable {
     /// The part of the frame that a checksum is computed over.
     public enum Scope: Sendable, Hashable {
         /// The body alone.
@@ -8,102 +10,103 @@ public struct Checksum: Sendable, Hashable, CustomStringConvertible {
         case headerAndBody
     }
 
-    enum Algorithm: Sendable, Hashable {
-        case adler32, crc32
+    /// How it is computed, always over a header (often empty) and a body, as if they were one run of bytes.
+    package enum Algorithm: Sendable {
+        /// A number of at most eight bytes, sent in the byte order of its field.
+        case integer(@Sendable (_ header: borrowing RawSpan, _ body: borrowing RawSpan) -> UInt64)
+        /// Bytes in the order in which they are sent; `nil` when they cannot be computed.
+        case bytes(@Sendable (_ header: borrowing RawSpan, _ body: borrowing RawSpan) -> [UInt8]?)
+        /// Not to be had on this system, for this reason.
+        case unavailable(String)
     }
 
+    let name: String
+    /// The number of bytes it takes in a frame.
+    let width: Int
     let algorithm: Algorithm
 
-    /// Adler-32 (RFC 1950, section 9): 4 bytes, 1 for no bytes at all.
-    public static let adler32 = Checksum(algorithm: .adler32)
-    /// CRC-32 as in Ethernet, gzip and PNG (CRC-32/ISO-HDLC): 4 bytes, 0 for no bytes at all.
-    public static let crc32 = Checksum(algorithm: .crc32)
-
-    /// The number of bytes it takes in a frame.
-    var width: Int { 4 }
-
-    /// The algorithm's name.
-    public var description: String {
-        switch algorithm {
-        case .adler32: "adler32"
-        case .crc32: "crc32"
-        }
+    package init(_ name: String, width: Int, _ algorithm: Algorithm) {
+        self.name = name
+        self.width = width
+        self.algorithm = algorithm
     }
 
-    /// The checksum of `bytes`.
-    public func value(of bytes: Bytes) -> UInt64 {
-        var state = initial
-        update(&state, with: bytes)
-        return final(state)
+    /// The checksum of `bytes`; `nil` for one that is no number of at most eight bytes, as the digests are not.
+    public func value(of bytes: Bytes) -> UInt64? {
+        guard case .integer(let compute) = algorithm else { return nil }
+        return bytes.withSpans(compute)
+    }
+
+    /// The checksum of `bytes` as it is sent, a number in big-endian order; `nil` when this system cannot compute it.
+    public func bytes(of bytes: Bytes) -> [UInt8]? {
+        switch algorithm {
+        case .integer(let compute): bigEndian(bytes.withSpans(compute), width: width)
+        case .bytes(let compute): bytes.withSpans(compute)
+        case .unavailable: nil
+        }
     }
 }
 
-// MARK: - Piece by piece
+// MARK: - The user's own
 
 extension Checksum {
-    /// The state before the first byte.
-    var initial: UInt32 {
-        switch algorithm {
-        case .adler32: 1
-        case .crc32: ~0
+    /// A checksum of the protocol's own that is an unsigned integer, as wide as its type (at most 8 bytes) and in the
+    /// field's byte order.
+    ///
+    /// ```swift
+    /// let xor = Checksum("xor") { bytes in bytes.reduce(0 as UInt8, ^) }
+    /// ```
+    ///
+    /// `compute` is given the bytes that the checksum covers, and must give the same number for the same bytes.
+    public init<Value: FixedWidthInteger & UnsignedInteger & SendableMetatype>(
+        _ name: String,
+        _ compute: @escaping @Sendable (_ bytes: Bytes) -> Value
+    ) {
+        let compute: @Sendable (borrowing RawSpan, borrowing RawSpan) -> UInt64 = { header, body in
+            UInt64(truncatingIfNeeded: compute(Bytes(joining: header, body)))
         }
+        self.init(name, width: MemoryLayout<Value>.size, .integer(compute))
     }
 
-    /// Takes `bytes` into account.
-    func update(_ state: inout UInt32, with bytes: Bytes) {
-        let all = unsafe bytes.storage.span.bytes
-        update(&state, with: all.extracting(bytes.start..<bytes.start + bytes.count))
+    /// A checksum of the protocol's own that has `width` bytes (1 to 65535), sent as `compute` returns them.
+    ///
+    /// `compute` is given the bytes that the checksum covers. A frame for which it returns more or fewer than `width`
+    /// bytes is refused as `malformed` when sent and as `checksumMismatch` when received.
+    public init(_ name: String, width: Int, _ compute: @escaping @Sendable (_ bytes: Bytes) -> [UInt8]) {
+        self.init(name, width: width, .bytes { compute(Bytes(joining: $0, $1)) })
+    }
+}
+
+/// The low `width` bytes of `value`, the most significant first.
+func bigEndian(_ value: some BinaryInteger, width: Int) -> [UInt8] {
+    (0..<width).reversed().map { UInt8(truncatingIfNeeded: value >> (8 * $0)) }
+}
+
+extension Bytes {
+    /// Calls `body` with no bytes, as a header, and with these.
+    fileprivate func withSpans<Result>(_ body: (borrowing RawSpan, borrowing RawSpan) -> Result) -> Result {
+        body(RawSpan(), unsafe storage.span.bytes.extracting(start..<start + count))
     }
 
-    /// Takes `bytes` into account.
-    func update(_ state: inout UInt32, with bytes: borrowing RawSpan) {
-        switch algorithm {
-        case .adler32: Checksum.updateAdler32(&state, with: bytes)
-        case .crc32: Checksum.updateCRC32(&state, with: bytes)
+    /// A copy of `first` and then `second`.
+    fileprivate init(joining first: borrowing RawSpan, _ second: borrowing RawSpan) {
+        let storage = unsafe first.withUnsafeBytes { first in
+            unsafe second.withUnsafeBytes { second in unsafe Array(first) + Array(second) }
         }
+        self.init(storage)
+    }
+}
+
+extension Checksum: Hashable, CustomStringConvertible {
+    /// Whether both have the same name and width. What closures do cannot be compared.
+    public static func == (a: Checksum, b: Checksum) -> Bool { a.name == b.name && a.width == b.width }
+
+    /// Feeds name and width to `hasher`.
+    public func hash(into hasher: inout Hasher) {
+        hasher.combine(name)
+        hasher.combine(width)
     }
 
-    /// The checksum of all bytes up to `state`.
-    func final(_ state: UInt32) -> UInt64 {
-        switch algorithm {
-        case .adler32: UInt64(state)
-        case .crc32: UInt64(~state)
-        }
-    }
-
-    private static func updateAdler32(_ state: inout UInt32, with bytes: borrowing RawSpan) {
-        var low = state & 0xffff
-        var high = state >> 16
-        unsafe bytes.withUnsafeBytes { memory in
-            var index = 0
-            while index < memory.count {
-                // 5552 is the most bytes for which `high` cannot overflow before it is reduced (zlib's NMAX).
-                let end = min(memory.count, index &+ 5552)
-                while index < end {
-                    low &+= UInt32(unsafe memory[index])
-                    high &+= low
-                    index &+= 1
-                }
-                low %= 65521
-                high %= 65521
-            }
-        }
-        state = high << 16 | low
-    }
-
-    private static func updateCRC32(_ state: inout UInt32, with bytes: borrowing RawSpan) {
-        unsafe crc32Table.withUnsafeBufferPointer { table in
-            unsafe bytes.withUnsafeBytes { memory in
-                for index in 0..<memory.count {
-                    let byte = unsafe memory[index]
-                    state = unsafe table[Int(UInt8(truncatingIfNeeded: state) ^ byte)] ^ state >> 8
-                }
-            }
-        }
-    }
-
-    /// What each byte does to the state: eight steps of division by the reflected polynomial.
-    private static let crc32Table: [UInt32] = (0..<256).map { byte in
-        (0..<8).reduce(UInt32(byte)) { state, _ in state & 1 == 1 ? 0xedb8_8320 ^ state >> 1 : state >> 1 }
-    }
+    /// The algorithm's name.
+    public var description: String { name }
 }

@@ -22,7 +22,7 @@ extension FrameLayout {
         var span = output.gathered.mutableSpan
         var bytes = unsafe span.mutableBytes
         try plan.writeNumbers(of: frame, type: type, at: parts, into: &bytes)
-        if !plan.checksums.isEmpty { plan.writeChecksums(of: frame.body, at: parts, into: &bytes) }
+        if !plan.checksums.isEmpty { try plan.writeChecksums(of: frame.body, at: parts, into: &bytes) }
     }
 
     @inline(__always)
@@ -125,15 +125,17 @@ extension LayoutPlan {
 
     /// Computes the checksums; to be called last, as they may cover the header.
     @inline(never)
-    func writeChecksums(of body: Bytes, at parts: Parts, into bytes: inout MutableRawSpan) {
+    func writeChecksums(of body: Bytes, at parts: Parts, into bytes: inout MutableRawSpan) throws(FrameError) {
         for item in checksums {
-            var state = item.checksum.initial
-            if item.scope == .headerAndBody {
-                item.checksum.update(&state, with: bytes.bytes.extracting(parts.header..<parts.header + header.count))
+            let covered = item.scope == .body ? 0 : header.count
+            let result = item.compute(
+                bytes.bytes.extracting(parts.header..<parts.header + covered),
+                unsafe body.storage.span.bytes.extracting(body.start..<body.start + body.count)
+            )
+            guard let result else {
+                throw FrameError(.malformed, "the checksum \(item.checksum) gave no \(item.slot.width) bytes")
             }
-            item.checksum.update(&state, with: body)
-            let position = item.slot.position(in: parts)
-            item.slot.store(item.checksum.final(state), into: &bytes, at: position)
+            item.store(result, into: &bytes, at: item.slot.position(in: parts))
         }
     }
 }

@@ -63,6 +63,7 @@ struct LayoutDraft {
             switch field.content {
             case .type, .status: 1...4
             case .constant, .reserved: 1...65535
+            case .checksum(let checksum, _): checksum.widths
             default: 1...8
             }
         guard widths.contains(field.width) else {
@@ -102,6 +103,7 @@ struct LayoutDraft {
             if scope == .headerAndBody, !slot.isInTrailer {
                 throw LayoutError(name, "before the body, it would be computed over itself")
             }
+            if case .unavailable(let reason) = checksum.algorithm { throw LayoutError(name, reason) }
             checksums.append(LayoutPlan.ChecksumSlot(checksum: checksum, scope: scope, slot: slot))
         case .length, .reserved, .body:
             break

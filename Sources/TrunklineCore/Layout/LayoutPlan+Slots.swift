@@ -32,11 +32,6 @@ extension LayoutPlan {
         var original: Slot
     }
 
-    struct ChecksumSlot: Sendable {
-        var checksum: Checksum
-        var scope: Checksum.Scope
-        var slot: Slot
-    }
 }
 
 extension LayoutPlan.Slot {

@@ -40,6 +40,10 @@ package struct PushBuffer: Sendable {
     package var isRoomy: Bool { frameCount <= maximumCount / 2 && byteCount <= maximumBytes / 2 }
 
     package mutating func offer(_ frame: Frame) -> Offer {
+        if frame.damage != nil {
+            noteDropped(1)
+            return .taken
+        }
         let size = frame.body.count
         let isFull = frameCount >= maximumCount || (frameCount > 0 && byteCount + size > maximumBytes)
         if isFull {

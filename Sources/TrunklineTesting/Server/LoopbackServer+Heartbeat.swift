@@ -6,7 +6,7 @@ extension LoopbackServer {
     // MARK: Commands
 
     /// Pings every connected client. Returns how many; the journal counts their pongs. Throws when the protocol has no
-    /// ping.
+    /// ping. The ping is the codec's own, without a serial number.
     ///
     /// In protocols in which pings and pongs look alike a client answers one ping a second at most, and none while it
     /// waits for the answer to its own.

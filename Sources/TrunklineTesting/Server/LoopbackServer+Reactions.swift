@@ -71,6 +71,7 @@ extension LoopbackServer {
     private func reply(_ frame: Frame, to request: Frame, echoing: Bool, on link: ServerLink) -> Frame {
         var reply = echoing ? request : frame
         reply.kind = .response
+        reply.damage = nil
         reply.serial = request.serial
         if reply.type == 0 { reply.type = request.type }
         if echoing || (reply.status == 0 && !reply.isRejection) {

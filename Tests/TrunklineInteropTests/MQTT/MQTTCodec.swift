@@ -1,5 +1,7 @@
 import Trunkline
 
+// MARK: - The protocol
+
 /// MQTT 3.1.1 (OASIS standard, 2014) with QoS 0 and 1: packets to frames and back.
 ///
 /// |              | is in the packet                                  | is in the frame                      |
@@ -12,7 +14,7 @@ import Trunkline
 struct MQTTCodec: FrameCodec {
     /// How long a packet may be, either way, in bytes without its first two to five. MQTT itself allows 256 MiB.
     var maximumLength = 1 << 20
-    /// The serial of the CONNECT that went out. CONNACK has no packet id, so it gets this one.
+    /// The serial of the CONNECT that went out, for the CONNACK, which has no packet id.
     private var greeted: SerialNumber = 0
     private var isServer = false
 
@@ -24,8 +26,11 @@ struct MQTTCodec: FrameCodec {
         guard let packet = MQTT.Packet(type: UInt32(first)), packet.isSent(byServer: !isServer) else {
             throw FrameError(.unknownType, "a packet that begins with 0x\(String(first, radix: 16))")
         }
-        guard let (length, width) = try remainingLength(input) else { return nil }
-        guard length <= maximumLength else { throw FrameError(.illegalLength, "a packet of \(length) bytes") }
+        guard let (value, width) = try input.varint(at: 1, maximumWidth: 4) else { return nil }
+        guard value <= maximumLength, width == 1 || value >> (7 * (width - 1)) > 0 else {
+            throw FrameError(.illegalLength, "a packet of \(value) bytes, or of a longer length than need be")
+        }
+        let length = Int(value)
         input.await(1 + width + length)
         guard input.count >= 1 + width + length, input.skip(1 + width) else { return nil }
 
@@ -62,23 +67,12 @@ struct MQTTCodec: FrameCodec {
         return frame
     }
 
-    /// The length of what follows it, and how many bytes it takes itself [MQTT-2.2.3].
-    private func remainingLength(_ input: borrowing ReceiveBuffer) throws(FrameError) -> (length: Int, width: Int)? {
-        var length = 0
-        for width in 1...4 {
-            guard let byte = input.byte(at: width) else { return nil }
-            length |= Int(byte & 0x7F) << (7 * (width - 1))
-            if byte == 0, width > 1 { break }  // longer than it need be
-            if byte < 0x80 { return (length, width) }
-        }
-        throw FrameError(.illegalLength, "a length that is no length")
-    }
-
     mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
         guard let packet = MQTT.Packet(type: frame.type), packet.isSent(byServer: isServer) else {
             throw FrameError(.unknownType, "not ours to send: 0x\(String(frame.type, radix: 16))")
         }
         let hasID = packet.hasID(frame.type)
+        var idOffset = 0
         let id = frame.serial != 0 ? frame.serial : frame["packet"] ?? 0
         guard !hasID || 1...65535 ~= id else { throw FrameError(.malformed, "\(packet) is answered: send it") }
         if packet == .publish {
@@ -86,6 +80,7 @@ struct MQTTCodec: FrameCodec {
             guard let length = frame.topicLength, MQTT.isTopic(frame.body.prefix(length).dropFirst(2)) else {
                 throw FrameError(.malformed, "PUBLISH to an illegal topic")
             }
+            idOffset = length
         }
         if packet == .connect { greeted = frame.serial }  // the first frame of its link, however often it is encoded
 
@@ -94,16 +89,11 @@ struct MQTTCodec: FrameCodec {
             throw FrameError(.illegalLength, "a packet of \(length) bytes")
         }
         output.append(UInt8(frame.type))
-        var left = length
-        repeat {
-            output.append(UInt8(left & 0x7F) | (left > 0x7F ? 0x80 : 0))
-            left >>= 7
-        } while left > 0
+        output.append(varint: UInt64(length))
         guard hasID else { return output.append(frame.body) }
-        let before = packet == .publish ? frame.topicLength ?? 0 : 0
-        output.append(frame.body.prefix(before))
+        output.append(frame.body.prefix(idOffset))
         output.append(integer: UInt16(id))
-        output.append(frame.body.dropFirst(before))
+        output.append(frame.body.dropFirst(idOffset))
     }
 
     func ping(number: UInt64) -> Frame? { Frame(.ping, type: MQTT.Packet.ping.rawValue) }
@@ -111,14 +101,10 @@ struct MQTTCodec: FrameCodec {
     /// Without it the broker publishes the client's will.
     func closingFrame() -> Frame? { isServer ? nil : Frame(.request, type: MQTT.Packet.disconnect.rawValue) }
 
-    func serverSide() -> any FrameCodec {
-        var other = self
-        other.isServer = true
-        return other
-    }
+    func serverSide() -> any FrameCodec { MQTTCodec(maximumLength: maximumLength, isServer: true) }
 }
 
-// MARK: The packets
+// MARK: - The packets
 
 enum MQTT {
     /// The packets by their first byte: the type and, in the lower half, flags, which only PUBLISH can choose.
@@ -137,12 +123,9 @@ enum MQTT {
             }
         }
 
+        /// Answers come from the broker, the rest from the client, messages and their acknowledgements from both.
         func isSent(byServer: Bool) -> Bool {
-            switch self {
-            case .publish, .puback: true
-            case .connack, .suback, .unsuback, .pong: byServer
-            case .connect, .subscribe, .unsubscribe, .ping, .disconnect: !byServer
-            }
+            self == .publish || self == .puback || byServer == (kind == .response || kind == .pong)
         }
 
         /// What it is for the one who receives it.
@@ -160,8 +143,7 @@ enum MQTT {
     /// Who we are to the broker.
     struct Session: Sendable {
         var clientID: String
-        var userName: String?
-        var password: String?
+        var login: (userName: String, password: String)?
         /// Whether the broker forgets our subscriptions and the messages it holds for us when a link ends.
         var isClean = true
         /// The broker ends a link on which it hears nothing for one and a half times as many seconds.
@@ -191,7 +173,7 @@ enum MQTT {
     }
 }
 
-// MARK: What is said with them
+// MARK: - What is said with them
 
 extension Request {
     /// The greeting of every link.
@@ -202,13 +184,12 @@ extension Request {
             flags |= 0x04 | (will.isAcknowledged ? 0x08 : 0) | (will.isRetained ? 0x20 : 0)
             body += MQTT.field(will.topic.utf8) + MQTT.field(will.payload)
         }
-        if let userName = session.userName {
-            flags |= 0x80 | (session.password == nil ? 0 : 0x40)
-            body += MQTT.field(userName.utf8) + (session.password.map { MQTT.field($0.utf8) } ?? [])
+        if let login = session.login {
+            flags |= 0xC0
+            body += MQTT.field(login.userName.utf8) + MQTT.field(login.password.utf8)
         }
-        let level: UInt8 = 4
-        let head =
-            MQTT.field("MQTT".utf8) + [level, flags, UInt8(session.keepAlive >> 8), UInt8(session.keepAlive & 0xFF)]
+        let keepAlive = [UInt8(session.keepAlive >> 8), UInt8(session.keepAlive & 0xFF)]
+        let head = MQTT.field("MQTT".utf8) + [4, flags] + keepAlive  // 4 is the version 3.1.1
         return Request(type: MQTT.Packet.connect.rawValue, body: Bytes(head + body))
     }
 
@@ -259,10 +240,9 @@ extension ClientOptions {
                 let answer = try await link.send(.connect(session))
                 if answer.body.first == 1 { await link.keepSubscriptions() }  // the broker has a session of ours
             } catch let error as ClientError where error.code == .rejected {
-                let code = Int(error.response?.status ?? 0)
-                let reasons = ["", "protocol version", "client id", "broker unavailable", "user name or password"]
-                let reason = code < reasons.count ? reasons[code] : "not authorized"
-                throw GreetingRefusal(reason, isPermanent: code != 3)  // only "unavailable" passes by itself
+                let code = error.response?.status ?? 0
+                let reasons: [UInt32: String] = [1: "version", 2: "client id", 3: "unavailable", 4: "password"]
+                throw GreetingRefusal(reasons[code] ?? "not authorized", isPermanent: code != 3)
             }
         }
         if session.keepAlive > 0 { liveness.speakAfter = .seconds(session.keepAlive) / 2 }

@@ -34,7 +34,7 @@ struct MQTTCodecTests {
     @Test func connectSaysWhoWeAre() throws {
         let plain = Request.connect(MQTT.Session(clientID: "c", keepAlive: 258))
         #expect(try encode(frame(plain, serial: 9)) == hex("10 0d 00 04 4d 51 54 54 04 02 01 02 00 01 63"))
-        var session = MQTT.Session(clientID: "", userName: "u", password: "p", isClean: false)
+        var session = MQTT.Session(clientID: "", login: ("u", "p"), isClean: false)
         session.will = MQTT.Message(topic: "w", payload: "x", isRetained: true)
         let full = hex("10 18 00 04 4d 51 54 54 04 ec 00 3c 00 00 00 01 77 00 01 78 00 01 75 00 01 70")
         #expect(try encode(frame(.connect(session), serial: 9)) == full)

@@ -38,11 +38,8 @@ struct MosquittoTests {
     }
 
     /// The next report of the end of a link that was ready.
-    private func nextEnd(_ reports: inout AsyncStream<DisconnectReport>.AsyncIterator) async -> DisconnectReport? {
-        while let report = await reports.next() {
-            if report.phase == .ready { return report }
-        }
-        return nil
+    private func nextEnd(_ reports: AsyncStream<DisconnectReport>) async -> DisconnectReport? {
+        await reports.first { $0.phase == .ready }
     }
 
     /// The next message of `pushes`.
@@ -200,9 +197,9 @@ struct MosquittoTests {
         let client = client(MQTT.Session(clientID: "mute", keepAlive: 1), of: broker) {
             $0.liveness.heartbeat = .none
         }
-        var reports = client.disconnects.makeAsyncIterator()
+        let reports = client.disconnects
         try await client.connect()
-        #expect(await nextEnd(&reports)?.cause == .closedByServer)
+        #expect(await nextEnd(reports)?.cause == .closedByServer)
         await client.closeNow()
     }
 
@@ -212,11 +209,11 @@ struct MosquittoTests {
             $0.liveness.interval = .milliseconds(200)
             $0.liveness.deadline = .milliseconds(500)
         }
-        var reports = client.disconnects.makeAsyncIterator()
+        let reports = client.disconnects
         try await client.connect()
-        broker.pause()
-        #expect(await nextEnd(&reports)?.cause == .halfOpen)
-        broker.resume()
+        broker.server.pause()
+        #expect(await nextEnd(reports)?.cause == .halfOpen)
+        broker.server.resume()
         _ = try await client.send(.publish(MQTT.Message(topic: "t", payload: "back")))
         await client.close()
     }
@@ -230,10 +227,10 @@ struct MosquittoTests {
         let messages = (0..<100).map { MQTT.Message(topic: "news", payload: "message \($0);") }
         for result in await publisher.send(all: messages.map { .publish($0) }) { _ = try result.get() }
         while !broker.hasSaved("message 99;") { try await Task.sleep(for: .milliseconds(10)) }
-        broker.die()
+        broker.server.kill()
         // What is said meanwhile waits for the broker.
         let late = publisher.start(.publish(MQTT.Message(topic: "news", payload: "late")))
-        try broker.start()
+        try broker.server.start()
         _ = try await late.value
 
         let heir = client("subscriber", of: broker, isClean: false)
@@ -252,7 +249,7 @@ struct MosquittoTests {
     @Test func aWrongPasswordIsRefusedOnceAndForAll() async throws {
         let broker = try Broker(user: ("anna", "secret"))
         for (password, isWelcome) in [("secret", true), ("wrong", false)] {
-            let client = client(MQTT.Session(clientID: "c", userName: "anna", password: password), of: broker)
+            let client = client(MQTT.Session(clientID: "c", login: ("anna", password)), of: broker)
             if isWelcome {
                 try await client.connect()
             } else {

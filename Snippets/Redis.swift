@@ -1,0 +1,295 @@
+// A codec of your own, for a protocol that no layout describes: Redis', with pipelining, typed commands, rejections and
+// pushes. Here it talks to a small server of the test kit; the interop tests talk to redis-server with the same text.
+
+import Synchronization
+import Trunkline
+import TrunklineTesting
+
+// MARK: - The protocol
+
+/// A value of Redis' protocol, RESP2 or RESP3 (redis.io, "Redis serialization protocol specification").
+enum RESPValue: Sendable, Hashable {
+    /// A simple, a bulk or a verbatim string: any bytes.
+    case string(Bytes)
+    /// An error within another value: `EXEC` has them. As a reply it makes `send` throw `rejected`.
+    case error(String)
+    case integer(Int)
+    case double(Double)
+    case boolean(Bool)
+    /// An integer of any size, in decimal digits.
+    case bigNumber(String)
+    case null
+    case array([RESPValue])
+    case set([RESPValue])
+    /// Keys and their values in turn.
+    case map([RESPValue])
+    case push([RESPValue])
+
+    /// Reads a frame's body: one value as it came, nested at most 64 deep, for a peer must not choose how deep we call.
+    init(_ body: Bytes) throws(FrameError) {
+        var input = ReceiveBuffer(body)
+        try self.init(&input, depth: 64)
+    }
+
+    private init(_ input: inout ReceiveBuffer, depth: Int) throws(FrameError) {
+        var value: RESPValue?
+        if depth > 0, let line = try input.readLine() {
+            let (type, text) = (UnicodeScalar(line[0]), String(decoding: line.dropFirst(), as: UTF8.self))
+            switch type {
+            case "+": value = .string(Bytes(line.dropFirst()))
+            case "-": value = .error(text)
+            case ":": value = Int(text).map { .integer($0) }
+            case ",": value = Double(text).map { .double($0) }
+            case "#": value = text == "t" ? .boolean(true) : text == "f" ? .boolean(false) : nil
+            case "(": value = .bigNumber(text)
+            case "_": value = .null
+            case "$", "!", "=":
+                let length = try line.count(upTo: input.count)
+                if length < 0 { value = .null }
+                if let bytes = input.readBytes(length), input.skip(2) {
+                    // A verbatim string begins with its format: "txt:".
+                    value =
+                        type == "!" ? .error(String(bytes)) : .string(type == "$" ? bytes : Bytes(bytes.dropFirst(4)))
+                }
+            default:
+                let count = try line.count(upTo: input.count)
+                var elements: [RESPValue] = []
+                for _ in 0..<max(0, type == "%" || type == "|" ? 2 * count : count) {
+                    elements.append(try RESPValue(&input, depth: depth - 1))
+                }
+                switch type {
+                case "*": value = count < 0 ? .null : .array(elements)
+                case "~": value = .set(elements)
+                case "%": value = .map(elements)
+                case ">": value = .push(elements)
+                case "|": value = try RESPValue(&input, depth: depth - 1)  // attributes: of the value behind them
+                default: break
+                }
+            }
+        }
+        guard let value else { throw FrameError(.malformed, "cut off, nested too deeply, or not what its type says") }
+        self = value
+    }
+
+    /// The bytes of a string.
+    var bytes: Bytes? { if case .string(let bytes) = self { bytes } else { nil } }
+
+    /// The text of a string or an error.
+    var text: String? { if case .error(let text) = self { text } else { bytes.map { String($0) } } }
+
+    /// The elements of an array, a set, a push or a map.
+    var elements: [RESPValue] {
+        switch self {
+        case .array(let elements), .set(let elements), .map(let elements), .push(let elements): elements
+        default: []
+        }
+    }
+}
+
+/// A command and its arguments: `client.send(Command("SET", "key", "value"))` returns a `RESPValue`.
+struct Command: TypedRequest {
+    static let type: UInt32 = 0
+    let parts: [Bytes]
+
+    init(_ parts: Bytes...) { self.parts = parts }
+
+    func encode() -> Bytes {
+        let strings = parts.map { Array("$\($0.count)\r\n".utf8) + $0 + "\r\n".utf8 }
+        return Bytes(Array("*\(parts.count)\r\n".utf8) + strings.joined())
+    }
+
+    static func decode(_ response: Frame) throws -> RESPValue { try RESPValue(response.body) }
+}
+
+/// Turns bytes into frames and back. A frame's body is one whole value, as it is on the wire: the codec only has to find
+/// its end, and values are read where they are wanted, in the callers' tasks.
+///
+/// Replies come in the order of the commands. So each command must have one reply: `CLIENT REPLY` and `MONITOR` are not
+/// for a link that is shared. RESP3 begins with `HELLO 3`, in `options.greeting`.
+struct RESPCodec: FrameCodec {
+    /// 3, or 2 for links without `HELLO 3`: they have no pushes, so no `SUBSCRIBE`.
+    var version = 3
+    /// The largest value both ways, in bytes with everything in it.
+    var maximumSize = 64 * 1024 * 1024
+    /// What a value is to the one who receives it.
+    var received = Frame.Kind.response
+    /// The value at the front of the input.
+    var scan = RESPScan()
+    var matching: ResponseMatching { .inOrder }
+
+    mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+        guard try scan.advance(over: &input, maximumSize), input.skip(scan.start) else { return nil }
+        guard let body = input.readBytes(scan.end - scan.start) else { return nil }
+        scan = RESPScan()
+        var frame = Frame(received, body: body)
+        if received == .response {
+            let type = UnicodeScalar(body[0])
+            frame.isRejection = type == "-" || type == "!"
+            if type == ">", !Self.isSubscription(try RESPValue(body).elements) { frame.kind = .push }
+        }
+        return frame
+    }
+
+    func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        var (scan, body) = (RESPScan(), ReceiveBuffer(frame.body))
+        let isWhole = try scan.advance(over: &body, maximumSize) && scan.end == body.count
+        guard isWhole else { throw FrameError(.malformed, "the body is not one whole value") }
+        if frame.kind == .request {
+            let parts = try RESPValue(frame.body).elements
+            guard !parts.isEmpty else { throw FrameError(.malformed, "not a command") }
+            if Self.isSubscription(parts), version < 3 || parts.count != 2 {
+                throw FrameError(
+                    .malformed,
+                    "subscribing needs RESP3, and a command for each channel: each is confirmed"
+                )
+            }
+        }
+        output.append(frame.body)
+    }
+
+    /// RESP3 confirms these with a push, which is the reply to the command.
+    private static func isSubscription(_ parts: [RESPValue]) -> Bool {
+        guard let name = parts.first?.text?.lowercased(), name.hasSuffix("subscribe") else { return false }
+        return ["", "p", "s", "un", "pun", "sun"].contains(name.dropLast(9))
+    }
+
+    /// For test servers: they receive requests.
+    func serverSide() -> any FrameCodec { RESPCodec(version: version, maximumSize: maximumSize, received: .request) }
+}
+
+/// Finds the end of a value by counting what is missing: no recursion, and no byte is looked at again when more come.
+struct RESPScan: Sendable {
+    /// Where the value begins, behind its attributes, and up to where the input has been looked at.
+    var (start, end) = (0, 0)
+    /// How many values have still to begin, and how many are within others.
+    var (missing, elements) = (1, 0)
+
+    /// Returns whether the value is there, at `start..<end`.
+    mutating func advance(over input: inout ReceiveBuffer, _ maximumSize: Int) throws(FrameError) -> Bool {
+        var rest = input  // a cursor: it shares the memory
+        rest.skip(end)
+        while missing > 0 {
+            guard let line = try rest.readLine() else { return false }
+            var (length, count) = (0, 0)
+            switch UnicodeScalar(line[0]) {
+            case "+", "-", ":", ",", "#", "(", "_": break
+            case "$", "!", "=":
+                length = try line.count(upTo: maximumSize)
+                length = length < 0 ? 0 : length + 2
+            case "*", "~", ">": count = max(0, try line.count(upTo: 1_048_576))
+            case "%": count = try 2 * line.count(upTo: 1_048_576)
+            case "|": count = try 2 * line.count(upTo: 1_048_576) + (end == start ? 0 : 1)  // and the value itself
+            default: throw FrameError(.unexpectedBytes, "no value begins with byte \(line[0])")
+            }
+            let next = input.count - rest.count + length
+            guard next <= maximumSize, elements + count <= 1_048_576 else {
+                throw FrameError(.illegalLength, "more than \(maximumSize) bytes or 1,048,576 elements")
+            }
+            guard next <= input.count else {
+                input.await(next)
+                return false
+            }
+            if length > 0, rest.integer(at: length - 2, as: UInt16.self) != 0x0d0a {
+                throw FrameError(.unexpectedBytes, "a string does not end where it says")
+            }
+            rest.skip(length)
+            (end, elements, missing) = (next, elements + count, missing + count - 1)
+            if missing == 0, input.byte(at: start) == UInt8(ascii: "|") { (start, missing) = (end, 1) }
+        }
+        return true
+    }
+}
+
+extension ReceiveBuffer {
+    /// Takes a line of at least one byte from the front, without its CR LF; `nil` when it is not all there yet.
+    fileprivate mutating func readLine() throws(FrameError) -> Bytes? {
+        let end = firstOffset(of: UInt8(ascii: "\n"))
+        guard end ?? count <= 65_536 else { throw FrameError(.illegalLength, "a line above 65,536 bytes") }
+        guard let end else { return nil }
+        guard end >= 2, byte(at: end - 1) == UInt8(ascii: "\r"), let line = readBytes(end - 1), skip(2) else {
+            throw FrameError(.unexpectedBytes, "a line that is empty or does not end with CR LF")
+        }
+        return line
+    }
+}
+
+extension Bytes {
+    /// The number behind a line's type, -1 for null. RESP3's streamed values have none.
+    fileprivate func count(upTo limit: Int) throws(FrameError) -> Int {
+        let least = self[0] == UInt8(ascii: "$") || self[0] == UInt8(ascii: "*") ? -1 : 0
+        guard let number = Int(String(decoding: dropFirst(), as: UTF8.self)), number >= least, number <= limit else {
+            throw FrameError(.illegalLength, "a length that is no number or above \(limit)")
+        }
+        return number
+    }
+}
+
+// MARK: - A server to try it on
+
+/// A few of Redis' commands, in memory.
+final class MemoryRedis: Sendable {
+    private let values = Mutex<[Bytes: Bytes]>([:])
+
+    func answer(_ request: Frame) -> Reaction {
+        let parts = (try? RESPValue(request.body).elements.compactMap(\.bytes)) ?? []
+        let (key, value) = (parts.count > 1 ? parts[1] : "", parts.count > 2 ? parts[2] : "")
+        switch parts.first.map({ String($0).uppercased() }) {
+        case "HELLO": return .reply("%1\r\n+proto\r\n:3\r\n")
+        case "SET":
+            values.withLock { $0[key] = value }
+            return .reply("+OK\r\n")
+        case "GET": return .reply(values.withLock { $0[key] }.map { Self.string($0) } ?? "_\r\n")
+        case "INCR":
+            let number = values.withLock { values in
+                let number = values[key].map { Int(String($0)) } ?? 0
+                if let number { values[key] = Bytes("\(number + 1)") }
+                return number
+            }
+            return .reply(number.map { ":\($0 + 1)\r\n" } ?? "-ERR value is not an integer or out of range\r\n")
+        case "SUBSCRIBE": return .reply(Bytes(Array(">3\r\n+subscribe\r\n".utf8) + Self.string(key) + ":1\r\n".utf8))
+        case "PUBLISH":
+            let message = Bytes(Array(">3\r\n+message\r\n".utf8) + Self.string(key) + Self.string(value))
+            return .sequence([.push(Frame(.push, body: message)), .reply(":1\r\n")])
+        default: return .reply("-ERR unknown command\r\n")
+        }
+    }
+
+    private static func string(_ bytes: Bytes) -> Bytes {
+        Bytes(Array("$\(bytes.count)\r\n".utf8) + bytes + "\r\n".utf8)
+    }
+}
+
+// MARK: - Using it
+
+let redis = MemoryRedis()
+let server = try await LoopbackServer.start(speaking: RESPCodec()) { redis.answer($0) }
+let options = ClientOptions { options in
+    options.greeting.perform = { link in _ = try await link.send(Command("HELLO", "3")) }
+}
+try await withClient(to: server.endpoint, speaking: RESPCodec(), options: options) { client in
+    // One command, one reply, as a value.
+    _ = try await client.send(Command("SET", "greeting", "hello"))
+    print("GET: \(try await client.send(Command("GET", "greeting")).text ?? "nothing")")
+
+    // A thousand commands in one write, each with its own reply.
+    let counts = await client.send(all: (1...1000).map { _ in Command("INCR", "visits") })
+    print("INCR: in order: \(counts.enumerated().allSatisfy { (try? $1.get()) == .integer($0 + 1) })")
+
+    // What the server refuses is thrown; the commands behind it have their replies.
+    do {
+        _ = try await client.send(Command("INCR", "greeting"))
+    } catch let error as ClientError {
+        print("\(error.code): \(try error.response.flatMap { try RESPValue($0.body).text } ?? "")")
+    }
+
+    // Pushes share the link with replies. Every new link subscribes again.
+    let pushes = client.pushes()
+    let subscription = try await client.subscribe(Command("SUBSCRIBE", "news"))
+    _ = try await client.send(Command("PUBLISH", "news", "extra, extra"))
+    for await message in pushes.messages.prefix(1) {
+        print("pushed: \(try RESPValue(message.body).elements.compactMap(\.text).joined(separator: " "))")
+    }
+    await subscription.end()
+}
+await server.stop()
+print("Redis: done")

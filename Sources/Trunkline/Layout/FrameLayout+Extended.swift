@@ -1,0 +1,26 @@
+extension FrameCodec where Self == FrameLayout {
+    /// The standard header with a version, a content type and a checksum: integers are big-endian, the frame is at most
+    /// 16 MiB.
+    ///
+    /// | offset | size | field |
+    /// |---|---|---|
+    /// | 0 | 4 | type |
+    /// | 4 | 4 | protocol version, 1 unless set: `frame["version"]` |
+    /// | 8 | 4 | serial |
+    /// | 12 | 4 | content type, 0 unless set: `frame["contentType"]` |
+    /// | 16 | 32 | SHA-256 of the body |
+    /// | 48 | 4 | length of the body in bytes |
+    /// | 52 | n | body |
+    ///
+    /// Content types are 0 for bytes, 1 for JSON, 2 for protobuf and 3 for HTTP. Types and serials are those of
+    /// `standard`.
+    ///
+    /// Throws `LayoutError` where the system has no libcrypto (OpenSSL) to compute SHA-256.
+    public static var extended: FrameLayout {
+        get throws(LayoutError) { try extendedLayout.get() }
+    }
+}
+
+private let extendedLayout = Result { () throws(LayoutError) in
+    try FrameLayout.extendedLayout(checksum: .sha256)
+}

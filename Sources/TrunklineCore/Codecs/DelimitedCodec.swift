@@ -1,0 +1,224 @@
+/// Frames that end with a delimiter of one or several bytes, as lines of text do. Responses match requests in order.
+///
+///     body  delimiter
+///     body  delimiter  body  delimiter        with `parts: 2`: a header, a separator and a body
+///
+/// ```swift
+/// let lines = DelimitedCodec(delimiter: "\r\n")
+///     .heartbeat(ping: "PING", pong: "PONG")
+///     .reading { frame in
+///         if frame.body.hasPrefix("-ERR") { frame.isRejection = true }
+///         if frame.body.hasPrefix("MSG ") { frame.kind = .push }
+///     }
+/// ```
+///
+/// A frame of several parts is seen with everything but its last delimiter in `frame.body`, and is sent so:
+/// `frame.body.parts(separatedBy: "\r\n")` takes it apart.
+///
+/// A received frame that is too long costs that frame and nothing else: it is delivered with its `damage` set to
+/// `illegalLength` and the first bytes of its body, as many as a frame may have, and what follows up to its last delimiter
+/// is dropped as it arrives.
+public struct DelimitedCodec: FrameCodec {
+    /// The largest whole frame in bytes, delimiters included, both ways.
+    public let maximumFrameSize: Int
+
+    let delimiter: Bytes
+    let parts: Int
+    var reading = FrameReading()
+    /// The lengths at which the delimiter's beginning is its end as well: behind a body that ends with all the rest of it,
+    /// it would be found before the body has ended.
+    private let overlaps: [Int]
+
+    // MARK: Of the frame at the front of the input
+
+    /// No delimiter that has not been found begins before here.
+    private var searched = 0
+    /// How many of its delimiters were found.
+    private var found = 0
+    /// How many delimiters are still to be passed of a frame that was too long.
+    private var passing = 0
+
+    /// Frames of `parts` bodies, each with `delimiter` behind it.
+    ///
+    /// - Parameters:
+    ///   - delimiter: One byte or more: `"\n"`, `"\r\n"`, `[0xFF]`. Looked for from the front of each frame.
+    ///   - parts: How many delimiters a frame has, at least 1.
+    ///   - maximumFrameSize: The largest whole frame in bytes, delimiters included, both ways.
+    public init(delimiter: Bytes, parts: Int = 1, maximumFrameSize: Int = 8192) {
+        precondition(!delimiter.isEmpty, "DelimitedCodec: the delimiter is empty")
+        precondition(parts >= 1, "DelimitedCodec: a frame has at least one part")
+        precondition(
+            maximumFrameSize / delimiter.count >= parts,
+            "DelimitedCodec: maximumFrameSize \(maximumFrameSize) leaves no room for the delimiters"
+        )
+        self.delimiter = delimiter
+        self.parts = parts
+        self.maximumFrameSize = maximumFrameSize
+        overlaps = (1..<delimiter.count).filter { Bytes(delimiter.suffix($0)) == Bytes(delimiter.prefix($0)) }
+    }
+
+    /// Frames of `parts` bodies, each with the byte `delimiter` behind it; see `init(delimiter:parts:maximumFrameSize:)`.
+    public init(delimiter: UInt8, parts: Int = 1, maximumFrameSize: Int = 8192) {
+        self.init(delimiter: [delimiter], parts: parts, maximumFrameSize: maximumFrameSize)
+    }
+
+    /// The same with heartbeats: a client sends a frame with the body `ping`, which the server answers with the body
+    /// `pong`, or the other way round. No other frame may have these bodies.
+    public func heartbeat(ping: Bytes, pong: Bytes) -> DelimitedCodec {
+        var codec = self
+        codec.reading.heartbeat = (ping, pong)
+        return codec
+    }
+
+    /// The same with a say about every frame that a client receives and that is no heartbeat; in place of an earlier one.
+    ///
+    /// `rule` gets it as a `response` that is no rejection and may change everything about it: `kind`, `isRejection`,
+    /// `status`, `type`, or `damage` for one that is not acceptable. A frame that is to be ignored is a `pong`. It gets
+    /// damaged frames too, which are what they are for all that. Called on the client's loop: it must not block.
+    ///
+    /// A test server asks it whether the client would take a frame for what it is meant to be, and sends none that it would
+    /// not.
+    public func reading(_ rule: @escaping @Sendable (inout Frame) -> Void) -> DelimitedCodec {
+        var codec = self
+        codec.reading.rule = rule
+        return codec
+    }
+
+    /// In order.
+    public var matching: ResponseMatching { .inOrder }
+
+    /// The ping of `heartbeat`, if there is one.
+    public func ping(number: UInt64) -> Frame? { reading.heartbeat.map { Frame(.ping, body: $0.ping) } }
+
+    /// The pong of `heartbeat`, if there is one.
+    public func pong(answering ping: Frame) -> Frame? { reading.heartbeat.map { Frame(.pong, body: $0.pong) } }
+
+    /// Whether the two bodies of `heartbeat` are the same.
+    public var pongsLookLikePings: Bool { reading.heartbeat.map { $0.ping == $0.pong } ?? false }
+
+    /// The same protocol as the server sees it: what it receives are requests and heartbeats.
+    public func serverSide() -> any FrameCodec {
+        var codec = self
+        codec.reading.isServerSide = true
+        return codec
+    }
+}
+
+extension FrameCodec where Self == DelimitedCodec {
+    /// Frames that end with `delimiter`: `.delimited(by: "\r\n")`. See `DelimitedCodec`.
+    public static func delimited(
+        by delimiter: Bytes,
+        parts: Int = 1,
+        maximumFrameSize: Int = 8192
+    ) -> DelimitedCodec {
+        DelimitedCodec(delimiter: delimiter, parts: parts, maximumFrameSize: maximumFrameSize)
+    }
+
+    /// Frames that end with the byte `delimiter`: `.delimited(by: 0xFF)`. See `DelimitedCodec`.
+    public static func delimited(by delimiter: UInt8, parts: Int = 1, maximumFrameSize: Int = 8192) -> DelimitedCodec {
+        DelimitedCodec(delimiter: delimiter, parts: parts, maximumFrameSize: maximumFrameSize)
+    }
+}
+
+// MARK: - Bytes in
+
+extension DelimitedCodec {
+    /// Takes one frame from the front of `input`; `nil` when its last delimiter is not there yet. Throws nothing.
+    public mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+        guard passRest(in: &input) else { return nil }
+        // In case somebody has changed buffers.
+        if searched > input.count { (searched, found) = (0, 0) }
+        while let offset = input.firstOffset(of: delimiter, from: searched) {
+            let end = offset + delimiter.count
+            guard end <= maximumFrameSize else { break }
+            searched = end
+            found += 1
+            if found == parts {
+                (searched, found) = (0, 0)
+                guard let body = input.readBytes(offset) else { return nil }
+                input.skip(delimiter.count)
+                return reading.heartbeat(of: body) ?? frame(body)
+            }
+        }
+        guard input.count >= maximumFrameSize else {
+            searched = max(searched, input.count - delimiter.count + 1)
+            return nil
+        }
+        return endlessFrame(in: &input)
+    }
+
+    /// The beginning of a frame that is too long, with which it is done. The rest is left to be passed over.
+    private mutating func endlessFrame(in input: inout ReceiveBuffer) -> Frame? {
+        let limit = maximumFrameSize - delimiter.count
+        guard let body = input.readBytes(limit) else { return nil }
+        // What is found already ends within the largest frame, perhaps behind what is left of the body.
+        input.skip(max(0, searched - limit))
+        passing = parts - found
+        (searched, found) = (0, 0)
+        return frame(body, damage: .illegalLength)
+    }
+
+    /// Drops what there is of a frame that was too long. Returns whether its end has come.
+    private mutating func passRest(in input: inout ReceiveBuffer) -> Bool {
+        while passing > 0 {
+            guard let offset = input.firstOffset(of: delimiter) else {
+                input.discard(input.count - delimiter.count + 1)
+                return false
+            }
+            input.discard(offset + delimiter.count)
+            passing -= 1
+        }
+        return true
+    }
+
+    private func frame(_ body: Bytes, damage: FrameError.Code? = nil) -> Frame {
+        var frame = Frame(.response, body: body)
+        frame.damage = damage
+        reading.apply(to: &frame)
+        return frame
+    }
+}
+
+// MARK: - Bytes out
+
+extension DelimitedCodec {
+    /// Appends the body of `frame` and the delimiter.
+    ///
+    /// Throws `illegalLength` for a frame that is too long; `malformed` for a body in which the delimiter stands, or with
+    /// whose end it would come too early, unless between two parts; and `unknownType` for a frame that its receiver would
+    /// take for something else, for a ping without `heartbeat` and for a cancellation.
+    public mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        let body = try reading.body(of: frame)
+        guard body.count <= maximumFrameSize - delimiter.count else {
+            throw FrameError(
+                .illegalLength,
+                "\(body.count) bytes and a delimiter of \(delimiter.count) are more than \(maximumFrameSize)"
+            )
+        }
+        try checkDelimiters(in: body)
+        output.append(body)
+        output.append(delimiter)
+    }
+
+    /// Checks that who looks for delimiters from the front finds the last one right behind `body`.
+    private func checkDelimiters(in body: Bytes) throws(FrameError) {
+        var start = 0
+        var count = 0
+        while let index = body.firstIndex(of: delimiter, from: start) {
+            start = index + delimiter.count
+            count += 1
+        }
+        // As "\n--\n" would behind the body "a\n--": it stands in "a\n--\n--\n" from the second byte on.
+        let startsEarly = overlaps.contains { length in
+            let tail = delimiter.count - length
+            return body.count - tail >= start && Bytes(body.suffix(tail)) == Bytes(delimiter.prefix(tail))
+        }
+        guard count == parts - 1, !startsEarly else {
+            let reason =
+                parts == 1
+                ? "the delimiter stands within the body"
+                : "the body has \(count + 1) parts, and the frame \(parts)"
+            throw FrameError(.malformed, startsEarly ? "the body ends with the beginning of the delimiter" : reason)
+        }
+    }
+}

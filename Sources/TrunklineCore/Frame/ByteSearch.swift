@@ -1,0 +1,107 @@
+/// A word whose every byte is 1.
+private let ones: UInt64 = 0x0101_0101_0101_0101
+
+/// Finding bytes in memory, eight at a time.
+extension UnsafeRawBufferPointer {
+    /// The offset of the first `byte` in `start..<end`, which must be within the memory.
+    @usableFromInline
+    func firstOffset(of byte: UInt8, from start: Int, to end: Int) -> Int? {
+        let pattern = UInt64(byte) &* ones
+        var index = start
+        while index &+ 32 <= end {
+            let words = unsafe (
+                matches(pattern, at: index), matches(pattern, at: index &+ 8),
+                matches(pattern, at: index &+ 16), matches(pattern, at: index &+ 24)
+            )
+            if words.0 | words.1 | words.2 | words.3 != 0 { break }
+            index &+= 32
+        }
+        while index &+ 8 <= end {
+            let found = unsafe matches(pattern, at: index)
+            if found != 0 { return index &+ found.trailingZeroBitCount &>> 3 }
+            index &+= 8
+        }
+        while index < end {
+            if unsafe self[index] == byte { return index }
+            index &+= 1
+        }
+        return nil
+    }
+
+    /// The word at `index` with the top bit of the first byte set that equals those of `pattern`, and no bit below it.
+    @inline(__always)
+    private func matches(_ pattern: UInt64, at index: Int) -> UInt64 {
+        let word = unsafe UInt64(littleEndian: loadUnaligned(fromByteOffset: index, as: UInt64.self)) ^ pattern
+        return (word &- ones) & ~word & (ones &<< 7)
+    }
+
+    /// The offset of the first run of bytes in `start..<end` that equals `pattern`; `start` for an empty one.
+    @usableFromInline
+    func firstOffset(of pattern: UnsafeRawBufferPointer, from start: Int, to end: Int) -> Int? {
+        guard let first = unsafe pattern.first else { return start <= end ? start : nil }
+        // A run that begins here or later does not fit.
+        let limit = end &- pattern.count &+ 1
+        var index = start
+        while index < limit {
+            guard let candidate = unsafe firstOffset(of: first, from: index, to: limit) else { return nil }
+            var length = 1
+            while length < pattern.count, unsafe self[candidate &+ length] == pattern[length] { length &+= 1 }
+            if length == pattern.count { return candidate }
+            index = candidate &+ 1
+        }
+        return nil
+    }
+}
+
+extension Bytes {
+    /// Whether the bytes begin with those of `prefix`.
+    public func hasPrefix(_ prefix: Bytes) -> Bool {
+        guard prefix.count <= count else { return false }
+        return Bytes(sharing: storage, in: start..<start + prefix.count) == prefix
+    }
+
+    /// Whether `byte` is among the bytes.
+    public func contains(_ byte: UInt8) -> Bool { firstIndex(of: byte) != nil }
+
+    /// The index of the first `byte`.
+    public func firstIndex(of byte: UInt8) -> Int? {
+        unsafe withUnsafeBytes { unsafe $0.firstOffset(of: byte, from: 0, to: count) }
+    }
+
+    /// The index of the first place, at `start` or after it, where all of `pattern` stands.
+    public func firstIndex(of pattern: Bytes, from start: Int = 0) -> Int? {
+        guard start >= 0, start <= count else { return nil }
+        return unsafe withUnsafeBytes { memory in
+            unsafe pattern.withUnsafeBytes { unsafe memory.firstOffset(of: $0, from: start, to: count) }
+        }
+    }
+
+    /// What is between the places where `separator` stands: one part more than there are separators, some perhaps empty.
+    ///
+    /// Looked for from the front; an empty separator stands nowhere.
+    public func parts(separatedBy separator: Bytes) -> [Bytes] {
+        var parts: [Bytes] = []
+        var index = 0
+        while !separator.isEmpty, let end = firstIndex(of: separator, from: index) {
+            parts.append(Bytes(self[index..<end]))
+            index = end + separator.count
+        }
+        parts.append(Bytes(self[index...]))
+        return parts
+    }
+
+    /// The bytes of `slice`: shared when they are many and most of what they are a slice of, else copied.
+    public init(_ slice: Slice<Bytes>) {
+        let base = slice.base
+        if slice.count >= 4096, slice.count >= base.storage.count / 8 {
+            let first = base.start + slice.startIndex
+            self.init(sharing: base.storage, in: first..<first + slice.count)
+        } else {
+            self.init(
+                unsafe base.withUnsafeBytes {
+                    unsafe Array(UnsafeRawBufferPointer(rebasing: $0[slice.startIndex..<slice.endIndex]))
+                }
+            )
+        }
+    }
+}

@@ -1,0 +1,111 @@
+import Testing
+import TrunklineCore
+
+struct ByteSearchTests {
+    /// Both searches find what a search byte by byte finds, wherever it stands and whatever surrounds it.
+    @Test func everyByteIsFoundAtEveryPlace() {
+        for count in 0..<70 {
+            for place in 0..<count {
+                // 0x81 and 0x7f are neighbours that arithmetic on whole words might take for 0x80.
+                var bytes = (0..<count).map { $0 % 2 == 0 ? 0x81 : 0x7f as UInt8 }
+                bytes[place] = 0x80
+                bytes[count - 1] = 0x80
+                let buffer = ReceiveBuffer(bytes)
+                #expect(buffer.firstOffset(of: 0x80) == place)
+                #expect(buffer.firstOffset(of: 0x80, from: place) == place)
+                #expect(Bytes(bytes).firstIndex(of: 0x80) == place)
+            }
+            let others = ReceiveBuffer([UInt8](repeating: 0x81, count: count))
+            #expect(others.firstOffset(of: 0x80) == nil)
+            #expect(others.firstOffset(of: 0x81, from: count) == nil)
+        }
+    }
+
+    @Test func aRunIsFoundWhereABytewiseSearchFindsIt() {
+        var generator = SeededGenerator(seed: 4)
+        for _ in 0..<3000 {
+            let bytes = (0..<Int.random(in: 0..<60, using: &generator)).map { _ in
+                UInt8.random(in: 0...2, using: &generator)
+            }
+            let pattern = (0..<Int.random(in: 1..<5, using: &generator)).map { _ in
+                UInt8.random(in: 0...2, using: &generator)
+            }
+            let start = Int.random(in: 0...bytes.count, using: &generator)
+            let expected = (start..<max(start, bytes.count - pattern.count + 1)).first {
+                Array(bytes[$0..<$0 + pattern.count]) == pattern
+            }
+            #expect(ReceiveBuffer(bytes).firstOffset(of: Bytes(pattern), from: start) == expected)
+            #expect(Bytes(bytes).firstIndex(of: Bytes(pattern), from: start) == expected)
+        }
+    }
+
+    @Test func bytesBehindAndBeforeTheBufferAreNotFound() {
+        var buffer = ReceiveBuffer("ab\r\ncd\r".utf8)
+        buffer.skip(3)
+        #expect(buffer.firstOffset(of: UInt8(ascii: "\r")) == 3)
+        #expect(buffer.firstOffset(of: "\r\n") == nil)
+        #expect(buffer.firstOffset(of: "cd", from: 2) == nil)
+        #expect(buffer.firstOffset(of: "cd", from: -1) == nil)
+        #expect(buffer.firstOffset(of: "cd", from: 100) == nil)
+        #expect(buffer.firstOffset(of: "", from: 2) == 2)
+        buffer.receive("\n".utf8)
+        #expect(buffer.firstOffset(of: "\r\n") == 3)
+    }
+
+    @Test func bytesAreTakenApart() {
+        let body: Bytes = "a\r\n\r\nbc"
+        #expect(body.parts(separatedBy: "\r\n") == ["a", "", "bc"])
+        #expect(body.parts(separatedBy: "") == [body])
+        #expect(Bytes().parts(separatedBy: "x") == [""])
+        #expect(body.hasPrefix("a\r") && !body.hasPrefix("b") && Bytes().hasPrefix(""))
+        #expect(body.contains(UInt8(ascii: "b")) && !body.contains(0))
+        #expect(Bytes(body.dropFirst(5)) == "bc")
+        let large = Bytes((0..<20_000).map { UInt8(truncatingIfNeeded: $0) })
+        #expect(Array(Bytes(Bytes(large.dropFirst(3)).dropLast(7))) == Array(Array(large)[3..<19_993]))
+    }
+
+    @Test func whatIsDiscardedIsNotPutBack() throws {
+        var buffer = ReceiveBuffer([1, 2, 3, 4, 5])
+        let mark = buffer.position
+        buffer.skip(1)
+        #expect(buffer.discard(2) == 2)
+        buffer.skip(1)
+        buffer.rewind(to: mark)
+        #expect(buffer.readBytes(buffer.count) == [4, 5])
+        #expect(buffer.discard(7) == 0 && buffer.discard(-1) == 0)
+        buffer.receive([6, 7])
+        let next = buffer.position
+        buffer.skip(2)
+        buffer.rewind(to: next)
+        #expect(buffer.readBytes(2) == [6, 7])
+    }
+}
+
+struct VarintTests {
+    @Test(arguments: [
+        (0, "00"), (1, "01"), (127, "7f"), (128, "8001"), (300, "ac02"), (16383, "ff7f"), (16384, "808001"),
+        (UInt64.max, "ffffffffffffffffff01"),
+    ])
+    func numbersAreTheseBytes(value: UInt64, digits: String) throws {
+        var output = SendBuffer()
+        output.append(varint: value)
+        #expect(output.bytes == hex(digits))
+        var input = ReceiveBuffer(hex(digits) + [0])
+        #expect(try input.readVarint() == value)
+        #expect(input.count == 1)
+        for count in 0..<output.bytes.count {
+            var part = ReceiveBuffer(output.bytes.prefix(count))
+            #expect(try part.readVarint() == nil)
+            #expect(part.count == count)
+        }
+    }
+
+    @Test func whatIsNoNumberIsRefusedAsSoonAsItIsThere() throws {
+        #expect(throws: FrameError.self) { _ = try ReceiveBuffer(hex("ffffffffffffffffff02")).varint() }
+        #expect(throws: FrameError.self) { _ = try ReceiveBuffer(hex("ffffffffffffffffff80")).varint() }
+        #expect(throws: FrameError.self) { _ = try ReceiveBuffer(hex("80808080")).varint(maximumWidth: 4) }
+        #expect(try ReceiveBuffer(hex("808080")).varint(maximumWidth: 4) == nil)
+        let padded = try ReceiveBuffer(hex("ff8000")).varint(at: 1)
+        #expect(padded?.value == 0 && padded?.width == 2)
+    }
+}

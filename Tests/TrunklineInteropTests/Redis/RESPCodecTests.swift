@@ -1,0 +1,202 @@
+import Testing
+import Trunkline
+
+@Suite
+struct RESPCodecTests {
+    /// What a client makes of `bytes`.
+    private static func frames(_ bytes: Bytes, codec: RESPCodec = RESPCodec()) throws -> [Frame] {
+        var (codec, input, frames) = (codec, ReceiveBuffer(bytes), [Frame]())
+        try codec.decodeAll(&input, into: &frames)
+        return frames
+    }
+
+    private static let replies: [(wire: Bytes, value: RESPValue)] = [
+        ("+OK\r\n", .string("OK")),
+        ("-ERR unknown command\r\n", .error("ERR unknown command")),
+        (":1000\r\n", .integer(1000)),
+        (":-1\r\n", .integer(-1)),
+        ("$5\r\nhello\r\n", .string("hello")),
+        ("$0\r\n\r\n", .string("")),
+        ("$4\r\n\r\n\r\n\r\n", .string("\r\n\r\n")),
+        ("$-1\r\n", .null),
+        ("*-1\r\n", .null),
+        ("*0\r\n", .array([])),
+        ("*3\r\n:1\r\n$3\r\nfoo\r\n$-1\r\n", .array([.integer(1), .string("foo"), .null])),
+        ("*2\r\n*1\r\n:1\r\n-ERR inner\r\n", .array([.array([.integer(1)]), .error("ERR inner")])),
+        ("_\r\n", .null),
+        (",3.25\r\n", .double(3.25)),
+        (",10\r\n", .double(10)),
+        (",-inf\r\n", .double(-.infinity)),
+        ("#t\r\n", .boolean(true)),
+        ("#f\r\n", .boolean(false)),
+        ("(3492890328409238509324850943850943825024385\r\n", .bigNumber("3492890328409238509324850943850943825024385")),
+        ("!21\r\nSYNTAX invalid syntax\r\n", .error("SYNTAX invalid syntax")),
+        ("=15\r\ntxt:Some string\r\n", .string("Some string")),
+        ("%2\r\n+a\r\n:1\r\n+b\r\n:2\r\n", .map([.string("a"), .integer(1), .string("b"), .integer(2)])),
+        ("~2\r\n+x\r\n#t\r\n", .set([.string("x"), .boolean(true)])),
+        ("*1\r\n|1\r\n+ttl\r\n:9\r\n+v\r\n", .array([.string("v")])),
+        (">2\r\n+invalidate\r\n*1\r\n+k\r\n", .push([.string("invalidate"), .array([.string("k")])])),
+    ]
+
+    @Test
+    func everyTypeIsReadAndItsBodyIsWhatWasOnTheWire() throws {
+        for (wire, value) in Self.replies {
+            let frames = try Self.frames(wire)
+            #expect(frames.map(\.body) == [wire])
+            #expect(try frames.map { try RESPValue($0.body) } == [value])
+            #expect(frames.map(\.isRejection) == [wire[0] == UInt8(ascii: "-") || wire[0] == UInt8(ascii: "!")])
+        }
+        #expect(try Self.frames(Bytes(Self.replies.flatMap(\.wire))).map(\.body) == Self.replies.map(\.wire))
+    }
+
+    @Test
+    func aReplyMayComeInAnyTwoPieces() throws {
+        for (wire, _) in Self.replies {
+            for cut in 0..<wire.count {
+                var codec = RESPCodec()
+                var piece = ReceiveBuffer(wire.prefix(cut))
+                #expect(try codec.decode(&piece) == nil)
+                var whole = ReceiveBuffer(wire + Array("+next\r\n".utf8))
+                #expect(try codec.decode(&whole)?.body == wire)
+                #expect(try codec.decode(&whole)?.body == "+next\r\n")
+            }
+        }
+    }
+
+    @Test
+    func attributesBeforeAReplyAreSkippedWhereverTheyAreCut() throws {
+        let attributes = Array("|1\r\n+keys\r\n%1\r\n|1\r\n+in\r\n+it\r\n+a\r\n,0.5\r\n|0\r\n".utf8)
+        let wire = Bytes(attributes + Array("*1\r\n:7\r\n".utf8))
+        for cut in 0..<wire.count {
+            var codec = RESPCodec()
+            var piece = ReceiveBuffer(wire.prefix(cut))
+            #expect(try codec.decode(&piece) == nil)
+            var whole = ReceiveBuffer(wire)
+            #expect(try codec.decode(&whole)?.body == "*1\r\n:7\r\n")
+            #expect(whole.isEmpty)
+        }
+    }
+
+    @Test
+    func confirmationsAreRepliesAndMessagesArePushes() throws {
+        for name in ["subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe"] {
+            let frame = try Self.frames(">3\r\n$\(name.count)\r\n\(name)\r\n$1\r\na\r\n:1\r\n").first
+            #expect(frame?.kind == .response)
+        }
+        for name in ["message", "pmessage", "smessage", "invalidate", "resubscribe"] {
+            #expect(try Self.frames(">2\r\n$\(name.count)\r\n\(name)\r\n$1\r\na\r\n").first?.kind == .push)
+        }
+        #expect(try Self.frames(">0\r\n").first?.kind == .push)
+        #expect(try Self.frames("*2\r\n$9\r\nsubscribe\r\n:1\r\n").first?.kind == .response)
+    }
+
+    @Test(arguments: [
+        "x\r\n", "\r\n", "+a\n", "+a\nb\r\n", "$x\r\n", "$-2\r\n", "~-1\r\n", "!-1\r\n", "$\r\n", "$5\r\nhelloxx",
+        "*-2\r\n", "*x\r\n",
+        "*99999999999999999999\r\n", "$99999999999999999999\r\n", "$9223372036854775807\r\n", "%1048577\r\n",
+        // RESP3's streamed strings and aggregates, which Redis does not send.
+        "$?\r\n", "*?\r\n", "%?\r\n", "~?\r\n", ";4\r\nWord\r\n", ".\r\n",
+    ])
+    func whatIsNoValueIsRefused(wire: String) {
+        #expect(throws: FrameError.self) { try Self.frames(Bytes(wire)) }
+    }
+
+    @Test(arguments: [":x\r\n", ":\r\n", ",y\r\n", "#maybe\r\n", "*1\r\n:1.5\r\n"])
+    func aValueThatIsNotWhatItsTypeSaysCostsItsCallerAlone(wire: String) throws {
+        let frame = try #require(try Self.frames(Bytes(wire)).first)
+        #expect(throws: FrameError.self) { try RESPValue(frame.body) }
+    }
+
+    @Test(arguments: [
+        "", "+OK", "$5\r\nhe", "*2\r\n:1\r\n", "%1\r\n:1\r\n", "|1\r\n:1\r\n:1\r\n", "*9\r\n", "$3\r\nabc\r",
+    ])
+    func aValueThatIsCutOffIsAnError(wire: String) {
+        #expect(throws: FrameError.self) { try RESPValue(Bytes(wire)) }
+    }
+
+    @Test
+    func limitsHoldBeforeWhatTheyAreAboutHasCome() throws {
+        let small = RESPCodec(maximumSize: 100)
+        #expect(throws: FrameError.self) { try Self.frames("$95\r\n", codec: small) }
+        #expect(throws: FrameError.self) {
+            try Self.frames("*2\r\n$40\r\n\(String(repeating: "a", count: 40))\r\n$50\r\n", codec: small)
+        }
+        #expect(try Self.frames("$92\r\n", codec: small).isEmpty)
+        // Attributes without a value behind them, for ever.
+        #expect(throws: FrameError.self) {
+            try Self.frames(Bytes(String(repeating: "|0\r\n", count: 30)), codec: small)
+        }
+        #expect(throws: FrameError.self) { try Self.frames("*1048576\r\n*1\r\n") }
+        #expect(throws: FrameError.self) { try Self.frames(Bytes(String(repeating: "+", count: 65_537))) }
+        #expect(throws: FrameError.self) { try Self.frames("~1048577\r\n") }
+    }
+
+    /// Values are read by recursion, which a peer must not drive: whatever it nests, looking for its end takes none.
+    @Test
+    func nestedArraysWithoutEndAreAnErrorForOneCaller() throws {
+        let wire = Bytes(String(repeating: "*1\r\n", count: 100_000) + ":1\r\n+OK\r\n")
+        let frames = try Self.frames(wire)
+        #expect(frames.count == 2)
+        #expect(throws: FrameError.self) { try RESPValue(frames[0].body) }
+        let deepest = String(repeating: "*1\r\n", count: 63)
+        #expect(throws: Never.self) { try RESPValue(Bytes(deepest + ":1\r\n")) }
+        #expect(throws: FrameError.self) { try RESPValue(Bytes(deepest + "*1\r\n:1\r\n")) }
+    }
+
+    /// Were it looked at from its beginning with every piece, this would be a hundred million elements.
+    @Test(.timeLimit(.minutes(1)))
+    func aLargeArrayThatTricklesInIsLookedAtOnce() throws {
+        let wire = Array("*20000\r\n".utf8) + Array(repeating: Array(":1\r\n".utf8), count: 20_000).joined()
+        var (codec, input, frames) = (RESPCodec(), ReceiveBuffer(), [Frame]())
+        for start in stride(from: 0, to: wire.count, by: 8) {
+            let piece = wire[start..<min(start + 8, wire.count)]
+            _ = unsafe input.fill { free in
+                unsafe free.copyBytes(from: piece)
+                return (piece.count, ())
+            }
+            try codec.decodeAll(&input, into: &frames)
+        }
+        #expect(frames.count == 1)
+        #expect(try RESPValue(frames[0].body).elements.count == 20_000)
+    }
+
+    @Test
+    func commandsAreArraysOfStrings() throws {
+        var output = SendBuffer()
+        let request = try Request(Command("SET", "key", "a\r\nb"))
+        try RESPCodec().encode(Frame(.request, body: request.body), into: &output)
+        #expect(output.bytes == Array("*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$4\r\na\r\nb\r\n".utf8))
+        // The server's side reads what the client's side wrote.
+        var (server, input, frames) = (RESPCodec().serverSide(), ReceiveBuffer(output.bytes), [Frame]())
+        try server.decodeAll(&input, into: &frames)
+        #expect(frames.map(\.kind) == [.request])
+        #expect(try RESPValue(frames[0].body).elements == [.string("SET"), .string("key"), .string("a\r\nb")])
+    }
+
+    /// Replies match in order: what has no reply, or several, would shift all that follow.
+    @Test(arguments: [
+        "", "PING\r\n", "*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nPING\r\n", "*1\r\n$4\r\nPI", "*0\r\n", "+PING\r\n",
+        "*3\r\n$9\r\nSUBSCRIBE\r\n$1\r\na\r\n$1\r\nb\r\n", "*1\r\n$12\r\npunsubscribe\r\n",
+    ])
+    func whatIsNotOneCommandWithOneReplyIsRefused(body: String) {
+        var output = SendBuffer()
+        #expect(throws: FrameError.self) {
+            try RESPCodec().encode(Frame(.request, body: Bytes(body)), into: &output)
+        }
+    }
+
+    @Test
+    func commandsThatAreTooLargeOrNeedRESP3AreRefused() throws {
+        var output = SendBuffer()
+        let (set, subscribe) = (Command("SET", "k", "0123456789"), Command("SUBSCRIBE", "news"))
+        #expect(throws: FrameError.self) {
+            try RESPCodec(maximumSize: 30).encode(Frame(.request, body: set.encode()), into: &output)
+        }
+        #expect(throws: FrameError.self) {
+            try RESPCodec(version: 2).encode(Frame(.request, body: subscribe.encode()), into: &output)
+        }
+        #expect(throws: Never.self) {
+            try RESPCodec().encode(Frame(.request, body: subscribe.encode()), into: &output)
+        }
+    }
+}
