@@ -51,6 +51,10 @@ let package = Package(
             dependencies: ["Trunkline", "TrunklineTesting", "TrunklineCore", "TrunklineIO"],
             swiftSettings: settings
         ),
-        .testTarget(name: "TrunklineInteropTests", dependencies: ["Trunkline"], swiftSettings: settings),
+        .testTarget(
+            name: "TrunklineInteropTests",
+            dependencies: ["Trunkline", "TrunklineTesting"],
+            swiftSettings: settings
+        ),
     ]
 )

@@ -28,6 +28,16 @@ func monotonicNow() -> Instant {
     return Instant(nanoseconds: Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec))
 }
 
+/// Writes `text` to standard error, past every buffer, so that it is there even if the next step ends the process.
+package func writeToStandardError(_ text: String) {
+    var rest = Array(text.utf8)[...]
+    while !rest.isEmpty {
+        let written = unsafe rest.withUnsafeBytes { unsafe write(2, $0.baseAddress, $0.count) }
+        guard written > 0 else { return }
+        rest = rest.dropFirst(written)
+    }
+}
+
 /// The calling thread, as a number.
 package func currentThread() -> UInt {
     #if os(Linux)

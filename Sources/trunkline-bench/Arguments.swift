@@ -4,6 +4,8 @@ struct Arguments {
     enum Command {
         case help
         case matrix(isQuick: Bool)
+        /// The codecs alone.
+        case codecs(isQuick: Bool)
         /// An external server is driven, and one JSON line printed.
         case drive(Run)
         /// One cell of the matrix, in a process of its own; the line it prints is for `Matrix`.
@@ -13,7 +15,7 @@ struct Arguments {
     }
 
     static let usage = """
-        USAGE: trunkline-bench [--quick]
+        USAGE: trunkline-bench [--quick] [--codecs]
                trunkline-bench --port P --concurrency C --payload BYTES --requests N [--warmup M] [--pinned]
 
         Without a port: measures a matrix of requests in flight × body size against an echo server in a process of its
@@ -27,10 +29,14 @@ struct Arguments {
                     writes them in batches; the limit
         Every figure is the median over rounds in which all rows take turns.
 
+        Then it measures the codecs alone, without a socket: each format at three sizes of the body, the declared standard
+        layout against the same format written by hand, and every checksum.
+
         With a port: drives an echo server at 127.0.0.1:P, which returns every frame (twelve-byte header: type, serial
         and body length, 4 bytes each, big-endian) as it came, over one connection, and prints one line of JSON.
 
           --quick            one short round, about 40 s (without it about 5 min)
+          --codecs           the codecs alone, about 6 s
           --port P           the echo server's port
           --concurrency C    requests in flight
           --payload BYTES    size of each body
@@ -61,14 +67,15 @@ struct Arguments {
                 try options.run(row, warmUp: .milliseconds(warmUp), measured: .milliseconds(measured))
             )
         default:
-            var options = try Options(words, flags: ["--quick", "--pinned"])
+            var options = try Options(words, flags: ["--quick", "--codecs", "--pinned"])
             if options.has("--port") {
                 let row: Row = options.takeFlag("--pinned") ? .pinned : .ordinary
                 let count = try options.number("--requests", 1...)
                 let warmUp = options.has("--warmup") ? try options.number("--warmup", 0...) : count / 10
                 command = .drive(try options.run(row, warmUp: .requests(warmUp), measured: .requests(count)))
             } else {
-                command = .matrix(isQuick: options.takeFlag("--quick"))
+                let isQuick = options.takeFlag("--quick")
+                command = options.takeFlag("--codecs") ? .codecs(isQuick: isQuick) : .matrix(isQuick: isQuick)
                 try options.refuseRest()
             }
         }

@@ -43,13 +43,16 @@ struct Table {
         ])
     }
 
-    private static func line(_ entries: [String]) -> String {
-        zip(entries, widths).map { entry, width in
-            String(repeating: " ", count: max(1, width - entry.count)) + entry
-        }.joined()
-    }
+    private static func line(_ entries: [String]) -> String { aligned(entries, widths) }
 
     static func size(_ bytes: Int) -> String { bytes < 1024 ? "\(bytes) B" : "\(bytes / 1024) KiB" }
+}
+
+/// `entries` in one line, each at the right of as many columns as `widths` says.
+func aligned(_ entries: [String], _ widths: [Int]) -> String {
+    zip(entries, widths).map { entry, width in
+        String(repeating: " ", count: max(1, width - entry.count)) + entry
+    }.joined()
 }
 
 /// The value in the middle; the mean of the two in the middle of an even number.

@@ -15,6 +15,8 @@ struct TrunklineBench {
             case .matrix(let isQuick):
                 var matrix = Matrix(isQuick: isQuick)
                 try matrix.run()
+                print(try CodecBench(isQuick: isQuick).run())
+            case .codecs(let isQuick): print(try CodecBench(isQuick: isQuick).run())
             case .drive(let run): print(try await run.measured().json(of: run))
             case .cell(let run): print(try await run.measured().line)
             case .serve:

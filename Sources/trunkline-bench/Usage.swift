@@ -56,6 +56,13 @@ func monotonicNow() -> UInt64 {
     return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
 }
 
+/// Nanoseconds for which this thread has had a processor.
+func processorNow() -> UInt64 {
+    var time = timespec()
+    unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+    return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
+}
+
 /// The first 64 KiB of a text file; empty when it cannot be read.
 func contents(of path: String) -> String {
     let descriptor = unsafe open(path, O_RDONLY)

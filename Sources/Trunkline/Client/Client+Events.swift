@@ -10,6 +10,7 @@ extension Client: @preconcurrency ConnectionOwner {
             var farewell: Frame?
             for frame in frames {
                 if frame.kind == .response {
+                    if frame.endsLink { farewell = farewell ?? frame }
                     exchange.answer(frame)
                 } else if frame.kind == .goAway {
                     farewell = frame
@@ -22,13 +23,16 @@ extension Client: @preconcurrency ConnectionOwner {
             // Fewer are not worth the loop's time, and more take it so long that the first are heard anyway.
             if (8..<64).contains(frames.count) { loop.expectNews() }
         case .receivedOnRetired(let frames, let session, let positions):
+            var isLast = false
             for frame in frames {
                 if frame.kind == .response {
+                    if frame.endsLink { isLast = true }
                     exchange.answer(frame, on: session, positions)
                 } else if frame.kind != .ping, frame.kind != .pong, frame.kind != .goAway {
                     receive(frame, in: session)
                 }
             }
+            if isLast { connection.assumeIsolated { $0.endRetired(session) } }
         case .drained: break  // `finish` lets go out what waits
         case .wrote(let tickets):
             for ticket in tickets { exchange.written(ticket) }
@@ -66,7 +70,12 @@ extension Client: @preconcurrency ConnectionOwner {
     private func leave(_ farewell: Frame) {
         flushOutgoing()
         let hint = codec.retryAfter(in: farewell)
-        connection.assumeIsolated { $0.leaveEndpoint(because: .goAway, retryAfter: hint) }
+        connection.assumeIsolated { connection in
+            guard farewell.kind == .response else {
+                return connection.leaveEndpoint(because: .goAway, retryAfter: hint)
+            }
+            connection.leaveLink(retryAfter: hint)
+        }
     }
 
     // MARK: Links

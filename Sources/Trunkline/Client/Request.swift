@@ -27,6 +27,12 @@ public struct Request: Sendable, Hashable {
         get { frame[field] }
         set { frame[field] = newValue }
     }
+
+    /// Named bytes in the header that the protocol's layout declares; see `Frame`.
+    public subscript(bytes field: String) -> Bytes? {
+        get { frame[bytes: field] }
+        set { frame[bytes: field] = newValue }
+    }
 }
 
 /// A request that knows how its body is made and how its response is read.

@@ -65,6 +65,19 @@ extension Connection {
     }
 }
 
+extension Connection {
+    /// The server answers nothing more on the link: goes on with another to the same server.
+    ///
+    /// One on which nothing was ever sent has no successor at once: a server must not be able to make us connect
+    /// without end.
+    func leaveLink(retryAfter: Duration?) {
+        guard let link, case .ready(let session) = machine.state, session == link.session else { return }
+        let wasUsed = link.firstPosition < outbound.level.unstarted
+        leaveEndpoint(because: wasUsed ? .lastResponse : .goAway, retryAfter: retryAfter)
+        endRetired(session)
+    }
+}
+
 extension ReconnectMachine.Policy {
     init(_ reconnecting: ClientOptions.Reconnecting, _ failover: ClientOptions.Failover) {
         self.init()

@@ -41,6 +41,10 @@ extension Connection {
     private func greetingEnded(_ session: UInt64, _ failure: (any Error)?) {
         guard greeting?.session == session else { return }
         if let failure { return greetingFailed(session, failure) }
+        // A link like that is never ready; the next one comes after the wait that keeps us from asking too often.
+        guard greeting?.hasLastResponse == false else {
+            return greetingFailed(session, TransportError.endedByServer)
+        }
         // Requests that it did not wait for could be answered later, when the answer would be another's.
         guard greeting?.requests.isEmpty == true else {
             return greetingFailed(session, GreetingRefusal("it left a request unanswered", isPermanent: false))
@@ -221,6 +225,7 @@ extension Connection {
     }
 
     private func answerInGreeting(_ frame: Frame) {
+        if frame.endsLink { greeting?.hasLastResponse = true }
         guard let unstarted = greeting?.outbound.level.unstarted else { return }
         if case .resume(_, let waiter)? = greeting?.requests.answer(frame.serial, unstarted: unstarted) {
             waiter.resume(returning: Outcome(of: frame))

@@ -51,6 +51,18 @@ extension Connection {
         return retired.isEmpty
     }
 
+    /// The server answers nothing more on the link of `session`, which was left: what is under way on it is lost, and
+    /// there is nothing to wait for (RFC 9112 §9.6 asks the client to close, too).
+    func endRetired(_ session: UInt64) {
+        guard let index = retired.firstIndex(where: { $0.link.session == session }) else { return }
+        let old = retired.remove(at: index)
+        Lingering.close(old.link.transport, on: loop)
+        armRetired()
+        let endpoint = old.link.endpoint
+        let lost = owner?.retiredLinkLost(session, old.positions, TransportError.endedByServer, to: endpoint) ?? 0
+        report(old, old.cause, nil, requestsLost: lost)
+    }
+
     /// Closes every link that was left: nobody waits for an answer any more.
     func closeRetired() {
         for old in exchange(&retired, with: []) {

@@ -136,6 +136,7 @@ extension Link {
             }
             switch outcome {
             case .bytes(let written):
+                if notesSent { queue.forEachStarting(within: written) { codec.noteSent($0) } }
                 queue.didWrite(written, reporting: &result.wrote)
                 if written < offered { break attempts }  // the socket is full
             case .wouldBlock: break attempts
@@ -174,7 +175,7 @@ extension Link {
         switch outcome {
         case .bytes: break
         case .wouldBlock: return (0, false, nil)
-        case .end: return (0, false, TransportError(.closedByPeer, "the server closed the connection"))
+        case .end: return (0, false, end(into: &frames))
         case .failed(let error): return (0, false, error)
         }
         do throws(FrameError) {
@@ -184,5 +185,15 @@ extension Link {
             return (count, false, error)
         }
         return (count, count == offered, nil)
+    }
+
+    /// The server has closed: decodes what that completes, and says why the link ends.
+    private mutating func end(into frames: inout [Frame]) -> any Error {
+        do throws(FrameError) {
+            try codec.decodeAllAtEnd(&received, into: &frames)
+            return TransportError(.closedByPeer, "the server closed the connection")
+        } catch {
+            return error
+        }
     }
 }

@@ -49,4 +49,9 @@ extension TransportError {
 extension TransportError {
     /// Of a link that we ended ourselves, to suspend or to go elsewhere.
     static var closedByUs: TransportError { TransportError(.closedLocally, "the link was closed on this side") }
+
+    /// Of a link on which the server has given its last response.
+    static var endedByServer: TransportError {
+        TransportError(.closedByPeer, "the server answers no more on this link")
+    }
 }

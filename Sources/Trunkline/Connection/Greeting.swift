@@ -19,6 +19,8 @@ struct Greeting {
     var inboxBytes = 0
     /// The user's closures have returned; what they said is still being written.
     var isOver = false
+    /// The server has said that it answers nothing more on this link.
+    var hasLastResponse = false
 
     /// The server knows them still.
     var keepsSubscriptions = false

@@ -11,7 +11,18 @@ struct Link {
     let transport: any Transport
     /// Encodes and decodes for this link alone.
     var codec: any FrameCodec
+    /// Whether `codec` wants to hear what goes out. Asked once: hardly any does.
+    let notesSent: Bool
     var received = ReceiveBuffer()
     /// Where its first request is in the outbound order.
     var firstPosition: OutboundPosition = 1
+
+    init(session: UInt64, attempt: Int, endpoint: Endpoint, transport: any Transport, codec: any FrameCodec) {
+        self.session = session
+        self.attempt = attempt
+        self.endpoint = endpoint
+        self.transport = transport
+        self.codec = codec
+        notesSent = codec.notesSent
+    }
 }

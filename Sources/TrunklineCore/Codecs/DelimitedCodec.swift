@@ -151,8 +151,9 @@ extension DelimitedCodec {
     private mutating func endlessFrame(in input: inout ReceiveBuffer) -> Frame? {
         let limit = maximumFrameSize - delimiter.count
         guard let body = input.readBytes(limit) else { return nil }
-        // What is found already ends within the largest frame, perhaps behind what is left of the body.
-        input.skip(max(0, searched - limit))
+        // A delimiter that begins right behind this would be found already, as is one that ends a little later. A byte more
+        // is taken in any case: where only empty frames are allowed the body has none.
+        input.skip(max(1, searched - limit))
         passing = parts - found
         (searched, found) = (0, 0)
         return frame(body, damage: .illegalLength)

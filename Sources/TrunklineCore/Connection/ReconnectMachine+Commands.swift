@@ -61,7 +61,8 @@ extension ReconnectMachine {
     /// Leaves the endpoint of the link of `session` for another, if there is one.
     ///
     /// An error rate moves on only to an endpoint that has not failed lately. A server that is about to go is left in
-    /// any case; where it is the only one, after the policy's wait.
+    /// any case; where it is the only one, after the policy's wait. After the last response of a link that said nothing
+    /// of a time, the next link is made at once and to the same endpoint.
     ///
     /// - Parameter retryAfter: The server's hint: it is not tried again earlier than this.
     package mutating func leave(
@@ -72,8 +73,13 @@ extension ReconnectMachine {
     ) -> Action {
         guard state == .ready(session: session), let endpoint = linkEndpoint else { return .none }
         if departure == .errorRate, !ring.hasHealthyAlternative(to: endpoint, at: now) { return .none }
+        if departure == .lastResponse, retryAfter == nil {
+            let action = go(from: session, to: endpoint, at: now)
+            lastCause = .goAway
+            return action
+        }
         _ = endReady(at: now)
-        lastCause = departure == .goAway ? .goAway : .closedLocally
+        lastCause = departure == .errorRate ? .closedLocally : .goAway
         ring.leave(endpoint, at: now)
         hold(endpoint, for: retryAfter, at: now)
         return .retire(session: session, then: ring.hasTurnLeft(at: now) ? connect(at: now) : askPolicy(at: now))

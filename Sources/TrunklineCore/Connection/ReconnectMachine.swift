@@ -66,6 +66,9 @@ package struct ReconnectMachine: Sendable {
         case goAway
         /// Too many of its requests fail.
         case errorRate
+        /// Its server answers no more on this link, as servers do after so many requests: nothing speaks against the
+        /// next one.
+        case lastResponse
     }
 
     /// What the machine goes by. See `ClientOptions.Reconnecting` and `ClientOptions.Failover`.

@@ -34,8 +34,13 @@ public struct Frame: Sendable, Hashable {
     public var status: UInt32
     /// True for a response by which the server refuses or reports failure: `send` throws `rejected`.
     public var isRejection: Bool
-    /// True for a received frame after which the server answers no further request on this link (HTTP's
-    /// `Connection: close`): it is then as if a `goAway` had followed. Not looked at for frames to send.
+    /// True for a received response after which the server answers no further request on this link (HTTP's
+    /// `Connection: close`). Not looked at for frames to send.
+    ///
+    /// A client closes the link then and connects again at once to the same server, which has said nothing about itself
+    /// but something about the link. Requests that had started behind the answered one are lost (`connectionLost`, fate
+    /// `unknown`); those that had not go out on the next link. In a greeting it fails the attempt, unless the greeting has
+    /// failed by itself. A `Connection` used alone hands the frame over and leaves the rest to the server, which closes.
     public var endsLink = false
     /// What is wrong with a received frame of which only that it was there, and where it ended, is certain; `nil` as a
     /// rule. Its body may be incomplete. Not looked at for frames to send.
@@ -47,7 +52,7 @@ public struct Frame: Sendable, Hashable {
     public var body: Bytes
     /// Where it was received.
     @usableFromInline var origin = Origin()
-    /// Further named header fields that the protocol has, in no particular order.
+    /// Further named header fields that the protocol has, in the order of their names.
     @usableFromInline var fields: [NamedField]
 
     /// The number of the session in which it was received, as in `ConnectionState.ready`: of the pushes of a client and the
@@ -69,7 +74,13 @@ public struct Frame: Sendable, Hashable {
     @usableFromInline
     struct NamedField: Sendable, Hashable {
         @usableFromInline var name: String
-        @usableFromInline var value: UInt64
+        @usableFromInline var value: Value
+
+        @usableFromInline
+        enum Value: Sendable, Hashable {
+            case number(UInt64)
+            case bytes(Bytes)
+        }
     }
 
     /// Makes a frame; what is left out is zero or empty.
@@ -111,19 +122,44 @@ public struct Frame: Sendable, Hashable {
         self.fields = fields
     }
 
-    /// The named header field that the protocol's layout declares; `nil` when it was neither set nor received.
+    /// The named number in the header, which the protocol's layout declares with `Field.integer`; `nil` when it was
+    /// neither set nor received.
     ///
-    /// Setting a name that the layout does not declare has no effect on the wire.
+    /// A frame with a name that the layout does not declare is refused when it is sent.
     public subscript(field: String) -> UInt64? {
-        get { fields.first { $0.name == field }?.value }
-        set {
-            if let index = fields.firstIndex(where: { $0.name == field }) {
-                if let newValue { fields[index].value = newValue } else { fields.remove(at: index) }
-            } else if let newValue {
-                fields.append(NamedField(name: field, value: newValue))
-            }
+        get {
+            guard case .number(let number) = fields.first(where: { $0.name == field })?.value else { return nil }
+            return number
+        }
+        set { set(field, to: newValue.map { .number($0) }) }
+    }
+
+    /// The named bytes in the header, which the protocol's layout declares with `Field.bytes`; `nil` when they were
+    /// neither set nor received.
+    ///
+    /// A frame with a name that the layout does not declare is refused when it is sent, and so are too few or too many
+    /// bytes.
+    public subscript(bytes field: String) -> Bytes? {
+        get {
+            guard case .bytes(let bytes) = fields.first(where: { $0.name == field })?.value else { return nil }
+            return bytes
+        }
+        set { set(field, to: newValue.map { .bytes($0) }) }
+    }
+
+    private mutating func set(_ field: String, to value: NamedField.Value?) {
+        let index = fields.firstIndex { $0.name >= field } ?? fields.count
+        if index < fields.count, fields[index].name == field {
+            if let value { fields[index].value = value } else { fields.remove(at: index) }
+        } else if let value {
+            fields.insert(NamedField(name: field, value: value), at: index)
         }
     }
+}
+
+extension Frame {
+    /// The names of the header fields that are set.
+    package var fieldNames: [String] { fields.map(\.name) }
 }
 
 extension Frame: CustomStringConvertible {

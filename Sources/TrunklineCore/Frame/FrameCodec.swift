@@ -138,4 +138,14 @@ extension FrameCodec {
             frames.append(frame)
         }
     }
+
+    /// Decodes into `frames` what the end of the connection completes. `input` is what `decodeAll` left.
+    package mutating func decodeAllAtEnd(_ input: inout ReceiveBuffer, into frames: inout [Frame]) throws(FrameError) {
+        while true {
+            let mark = input.position
+            guard let frame = try decodeEnd(&input) else { return input.rewind(to: mark) }
+            frames.append(frame)
+            if input.position == mark { return }
+        }
+    }
 }

@@ -7,6 +7,8 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
     public enum Code: Sendable, Hashable {
         /// A length below the minimum, above the limit, or not what its field can hold.
         case illegalLength
+        /// A frame without a body where the protocol asks for one.
+        case missingBody
         /// Bytes that should have been constant are not.
         case unexpectedBytes
         /// The checksum does not match.

@@ -176,6 +176,9 @@ public struct ReceiveBuffer: Sendable {
         awaited = length
     }
 
+    /// The size of the frame that `await(_:)` announced and that was not taken yet; 0 when there is none.
+    package var awaitedCount: Int { awaited }
+
     /// The place to `rewind(to:)`.
     @inlinable
     package var position: Int { lower }

@@ -128,7 +128,7 @@ extension SendBuffer {
         for index in 0...sealed.count {
             switch segment(index) {
             case .gathered(let range): all += gathered[range]
-            case .shared(let bytes): all += bytes
+            case .shared(let bytes): unsafe bytes.withUnsafeBytes { unsafe all.append(contentsOf: $0) }
             }
         }
         return all

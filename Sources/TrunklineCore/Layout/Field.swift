@@ -5,18 +5,20 @@
 public struct Field: Sendable, Hashable {
     enum Content: Sendable, Hashable {
         case constant(request: [UInt8], response: [UInt8])
+        case kind([Frame.Kind: UInt64])
         case type
         case serial
         case status
-        case length(LengthCount)
+        case length(LengthCount, isVarint: Bool)
         case integer(name: String, default: UInt64)
+        case bytes(name: String, default: [UInt8]?)
         case reserved
-        case body
+        case body(ClosedRange<UInt64>)
         case checksum(Checksum, over: Checksum.Scope)
     }
 
     let content: Content
-    /// The number of bytes; 0 for the body.
+    /// The number of bytes; 0 for the body, and for a varint the least that it takes.
     let width: Int
     let order: ByteOrder
 
@@ -27,74 +29,7 @@ public struct Field: Sendable, Hashable {
     }
 }
 
-// MARK: - Integers with a meaning
-
-extension Field {
-    /// The type number, `frame.type`; at most 4 bytes. Repeated, it must hold the same number again.
-    public static func type<Value: FixedWidthInteger & UnsignedInteger>(
-        _ value: Value.Type,
-        order: ByteOrder = .bigEndian
-    ) -> Field { type(width: MemoryLayout<Value>.size, order: order) }
-
-    /// The type number, `frame.type`, in `width` bytes, 1 to 4. Repeated, it must hold the same number again.
-    public static func type(width: Int, order: ByteOrder = .bigEndian) -> Field {
-        Field(.type, width: width, order: order)
-    }
-
-    /// The serial number, `frame.serial`. Repeated, it must hold the same number again.
-    public static func serial<Value: FixedWidthInteger & UnsignedInteger>(
-        _ value: Value.Type,
-        order: ByteOrder = .bigEndian
-    ) -> Field { serial(width: MemoryLayout<Value>.size, order: order) }
-
-    /// The serial number, `frame.serial`, in `width` bytes, 1 to 8. Repeated, it must hold the same number again.
-    public static func serial(width: Int, order: ByteOrder = .bigEndian) -> Field {
-        Field(.serial, width: width, order: order)
-    }
-
-    /// The status code, `frame.status`; at most 4 bytes. Requests have the field too and hold 0 in it.
-    ///
-    /// A response whose status is not one of the role `success` is a rejection.
-    public static func status<Value: FixedWidthInteger & UnsignedInteger>(
-        _ value: Value.Type,
-        order: ByteOrder = .bigEndian
-    ) -> Field { status(width: MemoryLayout<Value>.size, order: order) }
-
-    /// The status code, `frame.status`, in `width` bytes, 1 to 4. Requests have the field too and hold 0 in it.
-    public static func status(width: Int, order: ByteOrder = .bigEndian) -> Field {
-        Field(.status, width: width, order: order)
-    }
-
-    /// The length that tells where the frame ends, in bytes. Exactly one, somewhere before the body.
-    public static func length<Value: FixedWidthInteger & UnsignedInteger>(
-        _ value: Value.Type,
-        counting count: LengthCount,
-        order: ByteOrder = .bigEndian
-    ) -> Field { length(width: MemoryLayout<Value>.size, counting: count, order: order) }
-
-    /// The length that tells where the frame ends, in bytes, itself `width` bytes wide, 1 to 8.
-    public static func length(width: Int, counting count: LengthCount, order: ByteOrder = .bigEndian) -> Field {
-        Field(.length(count), width: width, order: order)
-    }
-
-    /// A number of the protocol's own, `frame[name]`; `default` is sent where the frame does not set it.
-    public static func integer<Value: FixedWidthInteger & UnsignedInteger>(
-        _ name: String,
-        _ value: Value.Type,
-        default: UInt64 = 0,
-        order: ByteOrder = .bigEndian
-    ) -> Field { integer(name, width: MemoryLayout<Value>.size, default: `default`, order: order) }
-
-    /// A number of the protocol's own, `frame[name]`, in `width` bytes, 1 to 8.
-    public static func integer(
-        _ name: String,
-        width: Int,
-        default: UInt64 = 0,
-        order: ByteOrder = .bigEndian
-    ) -> Field { Field(.integer(name: name, default: `default`), width: width, order: order) }
-}
-
-// MARK: - Everything else
+// MARK: - Bytes
 
 extension Field {
     /// Bytes that are always the same; a received frame that has others is refused as `unexpectedBytes`.
@@ -110,8 +45,22 @@ extension Field {
     /// `count` bytes (1 to 65535) that are sent as zeros and not looked at when received.
     public static func reserved(_ count: Int) -> Field { Field(.reserved, width: count) }
 
+    /// Bytes of the protocol's own, `frame[bytes: name]`, `count` of them (1 to 65535); `default`, or zeros, are sent
+    /// where the frame does not set them.
+    public static func bytes(_ name: String, _ count: Int, default: [UInt8]? = nil) -> Field {
+        Field(.bytes(name: name, default: `default`), width: count)
+    }
+
     /// The body, `frame.body`. Exactly one.
-    public static var body: Field { Field(.body, width: 0) }
+    public static var body: Field { body(sizes: 0...) }
+
+    /// The body, `frame.body`, of `sizes` bytes: `4...`, `0...1024`, `16`. The smallest size is 65535 at most.
+    ///
+    /// This holds for every frame of the layout, pings and cancellations included. A frame without a body where one is
+    /// asked for is refused as `missingBody`, every other size as `illegalLength`, both ways.
+    public static func body(sizes: some RoleNumbers) -> Field {
+        Field(.body(sizes.numbersOfRole ?? 0...UInt64.max), width: 0)
+    }
 
     /// A checksum, before or after the body; a frame that it does not fit is refused as `checksumMismatch`.
     public static func checksum(
@@ -127,11 +76,13 @@ extension Field: CustomStringConvertible {
         let size = width == 1 ? "1 byte" : "\(width) bytes"
         return switch content {
         case .constant: "constant (\(size))"
+        case .kind: "kind (\(size))"
         case .type: "type (\(size))"
         case .serial: "serial (\(size))"
         case .status: "status (\(size))"
-        case .length: "length (\(size))"
+        case .length(_, let isVarint): isVarint ? "length (varint)" : "length (\(size))"
         case .integer(let name, _): "integer \"\(name)\" (\(size))"
+        case .bytes(let name, _): "bytes \"\(name)\" (\(size))"
         case .reserved: "reserved (\(size))"
         case .body: "body"
         case .checksum(let checksum, _): "checksum \(checksum) (\(size))"

@@ -24,8 +24,14 @@ extension FrameLayout: FrameCodec {
         (roles.pong ?? roles.ping).map { Frame(.pong, type: $0, serial: ping.serial) }
     }
 
-    /// True unless the layout has a role `pong`.
-    public var pongsLookLikePings: Bool { roles.pong == nil }
+    /// True unless the layout has a role `pong` or marks what is a response.
+    public var pongsLookLikePings: Bool { roles.pong == nil && roles.marks?.response == nil && inbound.kind == nil }
+
+    /// What the field of the role `retryAfter` says; `nil` when the layout has no such role or the field is 0.
+    public func retryAfter(in goAway: Frame) -> Duration? {
+        guard let hint = roles.marks?.retryAfter, let number = goAway[hint.name] else { return nil }
+        return hint.duration(of: number)
+    }
 
     /// The same layout as the server sees it: decodes requests and encodes responses.
     public func serverSide() -> any FrameCodec {
@@ -39,25 +45,26 @@ extension FrameLayout: FrameCodec {
 
     /// Takes one frame from the front of `input`; `nil`, with nothing taken, when it is not complete.
     ///
-    /// Throws `illegalLength`, `unexpectedBytes`, `checksumMismatch` or `repetitionMismatch`; the first two as soon as
-    /// the bytes at fault are there.
+    /// Throws `illegalLength`, `missingBody`, `unexpectedBytes`, `checksumMismatch`, `repetitionMismatch` or
+    /// `unknownType`; the first three as soon as the bytes at fault are there.
     public func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
         let plan = inbound
         guard input.count >= plan.header.count else {
             if let size = try plan.checkStart(of: input, inboundLimits) { input.await(size) }
             return nil
         }
-        let (bodySize, numbers) = try plan.read(input, inboundLimits)
+        let (parts, numbers) = try plan.read(input, inboundLimits)
+        guard let parts else { return nil }
         guard let numbers else {
-            input.await(plan.overhead + bodySize)
+            input.await(parts.trailer + plan.trailer.count)
             return nil
         }
-        input.skip(plan.header.count)
-        guard let body = input.readBytes(bodySize) else { return nil }
+        input.skip(parts.body)
+        guard let body = input.readBytes(parts.trailer &- parts.body) else { return nil }
         input.skip(plan.trailer.count)
 
         let kind = kind(ofType: numbers.type)
-        return Frame(
+        let frame = Frame(
             kind: kind,
             type: numbers.type,
             serial: numbers.serial,
@@ -66,6 +73,8 @@ extension FrameLayout: FrameCodec {
             body: body,
             fields: numbers.fields
         )
+        if let marks = roles.marks { return try classified(frame, number: numbers.kind, marks) }
+        return frame
     }
 
     /// What a received frame of type `type` is for.

@@ -2,21 +2,36 @@ extension FrameLayout {
     /// Appends `frame` to `output`. A ping, pong or cancel frame of type 0 gets the type of its role.
     ///
     /// Throws `illegalLength` for a body that is too long or too short; `unknownType` for a type that does not fit its
-    /// field, that is another role's, or where a ping or cancel frame finds no role; and `malformed` for another number
-    /// that does not fit its field, for a named field that the layout does not declare, and for a rejection where the
-    /// layout has no status.
+    /// field, that is another role's, or where a ping, cancel, part or goAway frame finds no role; and `malformed` for another number
+    /// that does not fit its field, for a named field that the layout does not declare or that has another size, and for a
+    /// rejection where the layout has no way to say so.
     public func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        if let marks = roles.marks {
+            let frame = try marked(frame, marks)
+            try write(frame, type: frame.type, into: &output)
+        } else {
+            try write(frame, type: wireType(of: frame), into: &output)
+        }
+    }
+
+    @inline(__always)
+    private func write(_ frame: borrowing Frame, type: UInt32, into output: inout SendBuffer) throws(FrameError) {
         let plan = outbound
-        let type = try wireType(of: frame)
         if frame.isRejection || !frame.fields.isEmpty { try checkFields(of: frame, plan) }
         let bodySize = frame.body.count
         guard outboundLimits.bodySizes.contains(bodySize) else { throw outboundLimits.illegalBody(bodySize) }
 
         let start = output.gathered.count
-        output.gathered.append(contentsOf: plan.header)
+        var extra = 0
+        if let varint = plan.varint {
+            extra = try plan.appendVariableHeader(bodySize: bodySize, varint, outboundLimits, to: &output.gathered)
+        } else {
+            output.gathered.append(contentsOf: plan.header)
+        }
+        let bodyStart = output.gathered.count
         if bodySize > 0 { output.append(frame.body) }
         // A large body is not between header and trailer: they are neighbours in `gathered`.
-        let parts = LayoutPlan.Parts(header: start, trailer: output.gathered.count)
+        let parts = LayoutPlan.Parts(header: start, extra: extra, body: bodyStart, trailer: output.gathered.count)
         if !plan.trailer.isEmpty { output.gathered.append(contentsOf: plan.trailer) }
 
         var span = output.gathered.mutableSpan
@@ -26,7 +41,7 @@ extension FrameLayout {
     }
 
     @inline(__always)
-    private func wireType(of frame: Frame) throws(FrameError) -> UInt32 {
+    func wireType(of frame: borrowing Frame) throws(FrameError) -> UInt32 {
         switch frame.kind {
         case .request:
             // The answer would be taken for something else, and the caller would wait in vain.
@@ -41,10 +56,16 @@ extension FrameLayout {
             if let type = frame.type != 0 ? frame.type : roles.pong ?? roles.ping { return type }
         case .cancel:
             if let type = frame.type != 0 ? frame.type : roles.cancel { return type }
-        case .response, .part, .goAway:
+        case .response:
             return frame.type
+        case .part:
+            if let marks = roles.marks, marks.part != nil || marks.kind != nil { return frame.type }
+            if outbound.kind?.lists(.part) == true { return frame.type }
+        case .goAway:
+            if let marks = roles.marks, marks.goAway != nil || marks.kind != nil { return frame.type }
+            if outbound.kind?.lists(.goAway) == true { return frame.type }
         }
-        throw FrameError(.unknownType, "the layout has no type for a \(frame.kind) frame")
+        throw FrameError(.unknownType, "the layout cannot say that a frame is a \(frame.kind)")
     }
 
     private func misuse(of type: UInt32, by role: String) -> FrameError {
@@ -53,11 +74,27 @@ extension FrameLayout {
 
     /// Refuses what would be lost without a word.
     private func checkFields(of frame: borrowing Frame, _ plan: LayoutPlan) throws(FrameError) {
-        if frame.isRejection, plan.status == nil {
-            throw FrameError(.malformed, "the layout has no status field, so it cannot say that a frame is a rejection")
+        if frame.isRejection, plan.status == nil, roles.marks?.failure == nil {
+            throw FrameError(
+                .malformed,
+                "the layout has no status and no role failure to say that a frame is a rejection"
+            )
         }
-        for field in frame.fields where !plan.named.contains(where: { $0.name == field.name }) {
-            throw FrameError(.malformed, "the layout has no field \"\(field.name)\"")
+        for field in frame.fields {
+            guard let item = plan.named.first(where: { $0.name == field.name }) else {
+                throw FrameError(.malformed, "the layout has no field \"\(field.name)\"")
+            }
+            switch field.value {
+            case .number where item.isBytes:
+                throw FrameError(.malformed, "the field \"\(field.name)\" holds bytes, not a number")
+            case .bytes where !item.isBytes:
+                throw FrameError(.malformed, "the field \"\(field.name)\" holds a number, not bytes")
+            case .bytes(let bytes) where bytes.count != item.slot.width:
+                let message = "the field \"\(field.name)\" has \(item.slot.width) bytes, not \(bytes.count)"
+                throw FrameError(.malformed, message)
+            case .number, .bytes:
+                break
+            }
         }
     }
 }
@@ -69,7 +106,10 @@ extension Roles {
         if type == ping { return "the ping" }
         if type == pong { return "the pong" }
         if type == cancel { return "the cancellation" }
+        // Where a response is known to be one, requests may have the types of pushes.
+        if let marks, marks.tellsPushes { return nil }
         if let push, push.contains(type) { return "a push" }
+        if let goAway = marks?.goAway?.types, goAway.contains(UInt64(type)) { return "a goAway" }
         return nil
     }
 }
@@ -92,8 +132,13 @@ extension LayoutPlan {
         if let status {
             try write(UInt64(frame.status), in: status, "status", .malformed, parts, into: &bytes)
         }
-        let count = UInt64(truncatingIfNeeded: frame.body.count &+ lengthOfEmpty)
-        length.store(count, into: &bytes, at: length.position(in: parts))
+        if varint == nil {
+            let count = UInt64(truncatingIfNeeded: frame.body.count &+ lengthOfEmpty)
+            length.store(count, into: &bytes, at: length.position(in: parts))
+        }
+        if let kind, let number = kind.number(of: frame.kind) {
+            kind.slot.store(number, into: &bytes, at: kind.slot.position(in: parts))
+        }
         for item in earlyRepetitions {
             let value = item.original.load(bytes.bytes, at: item.original.position(in: parts))
             item.slot.store(value, into: &bytes, at: item.slot.position(in: parts))
@@ -103,8 +148,16 @@ extension LayoutPlan {
             item.slot.store(value, into: &bytes, at: item.slot.position(in: parts))
         }
         for item in named {
-            let value = frame[item.name] ?? item.initial
-            try write(value, in: item.slot, item.name, .malformed, parts, into: &bytes)
+            if item.isBytes {
+                guard let run = frame[bytes: item.name] else { continue }
+                let position = item.slot.position(in: parts)
+                for (index, byte) in run.enumerated() {
+                    bytes.storeBytes(of: byte, toByteOffset: position + index, as: UInt8.self)
+                }
+            } else {
+                let value = frame[item.name] ?? item.initial
+                try write(value, in: item.slot, item.name, .malformed, parts, into: &bytes)
+            }
         }
     }
 
@@ -127,9 +180,8 @@ extension LayoutPlan {
     @inline(never)
     func writeChecksums(of body: Bytes, at parts: Parts, into bytes: inout MutableRawSpan) throws(FrameError) {
         for item in checksums {
-            let covered = item.scope == .body ? 0 : header.count
             let result = item.compute(
-                bytes.bytes.extracting(parts.header..<parts.header + covered),
+                bytes.bytes.extracting(parts.header..<(item.scope == .body ? parts.header : parts.body)),
                 unsafe body.storage.span.bytes.extracting(body.start..<body.start + body.count)
             )
             guard let result else {
@@ -157,6 +209,9 @@ extension FrameLayout {
     package func headerWithAbsurdLength(of frame: Frame) throws(FrameError) -> [UInt8] {
         var output = SendBuffer()
         try encode(frame, into: &output)
+        if outbound.varint != nil {
+            return output.bytes.prefix(outbound.length.offset) + [UInt8](repeating: 0xFF, count: 9) + [0x7F]
+        }
         var header = Array(output.bytes.prefix(outbound.header.count))
         for index in 0..<outbound.length.width { header[outbound.length.offset + index] = 0xFF }
         return header

@@ -5,7 +5,7 @@ extension FrameLayout {
             .type(UInt32.self),
             .integer("version", UInt32.self, default: 1),
             .serial(UInt32.self),
-            .integer("contentType", UInt32.self),
+            .contentType(UInt32.self),
             .checksum(checksum, over: .body),
             .length(UInt32.self, counting: .body),
             .body,

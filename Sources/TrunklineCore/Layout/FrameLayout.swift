@@ -12,6 +12,8 @@
 /// let codec = acme.roles(ping: 0, push: 1, cancel: 2, serials: 50...)
 /// ```
 ///
+/// Where requests and responses differ, a layout has both: `FrameLayout(request: { … }, response: { … })`.
+///
 /// A layout sees the protocol as a client does: it decodes responses and pushes. A test server uses `serverSide()`.
 /// Without a serial field, responses match requests in order.
 public struct FrameLayout: Sendable {
@@ -41,15 +43,50 @@ public struct FrameLayout: Sendable {
         }
     }
 
+    /// A layout in which frames to the server have the fields of `request` and frames from it those of `response`, pings
+    /// and pushes included. Fields that do not make a layout stop the program; see `init(validatingRequest:response:)`.
+    public init(@LayoutBuilder request: () -> [Field], @LayoutBuilder response: () -> [Field]) {
+        do throws(LayoutError) {
+            try self.init(validatingRequest: request(), response: response())
+        } catch {
+            fatalError("FrameLayout: \(error)")
+        }
+    }
+
     /// A layout of `fields` in this order, for fields that are not known when the program is written.
     ///
     /// Throws `LayoutError`, which names the field, for fields that do not make a layout.
     public init(validating fields: [Field]) throws(LayoutError) {
-        outbound = LayoutPlan(try LayoutDraft(fields, for: .request))
-        inbound = LayoutPlan(try LayoutDraft(fields, for: .response))
+        try self.init(
+            request: LayoutPlan(LayoutDraft(fields, for: .request)),
+            response: LayoutPlan(LayoutDraft(fields, for: .response))
+        )
+    }
+
+    /// A layout in which frames to the server have the fields of `request` and frames from it those of `response`, for
+    /// fields that are not known when the program is written.
+    ///
+    /// Throws `LayoutError`, which says in which of the two the field is, as in `request field 3, length (4 bytes)`.
+    public init(validatingRequest request: [Field], response: [Field]) throws(LayoutError) {
+        let requestPlan = try LayoutError.within("request") { () throws(LayoutError) in
+            LayoutPlan(try LayoutDraft(request, for: .request))
+        }
+        let responsePlan = try LayoutError.within("response") { () throws(LayoutError) in
+            LayoutPlan(try LayoutDraft(response, for: .response))
+        }
+        if (requestPlan.serial == nil) != (responsePlan.serial == nil) {
+            let lacking = requestPlan.serial == nil ? "request" : "response"
+            throw LayoutError("\(lacking) serial", "the other layout has one, so this needs it too")
+        }
+        try self.init(request: requestPlan, response: responsePlan)
+    }
+
+    private init(request: LayoutPlan, response: LayoutPlan) throws(LayoutError) {
+        outbound = request
+        inbound = response
         outboundLimits = LayoutPlan.Limits(wholeFrame: maximumFrameSize, of: outbound)
         inboundLimits = LayoutPlan.Limits(wholeFrame: maximumFrameSize, of: inbound)
-        roles = try Roles(ping: nil, pong: nil, push: nil, cancel: nil, success: nil, serials: nil, for: outbound)
+        roles = try Roles(RoleList(), request: request, response: response)
     }
 
     private mutating func applyLimit() {
@@ -59,61 +96,5 @@ public struct FrameLayout: Sendable {
         }
         inboundLimits = LayoutPlan.Limits(wholeFrame: maximumFrameSize, of: inbound)
         outboundLimits = LayoutPlan.Limits(wholeFrame: maximumFrameSize, of: outbound)
-    }
-
-    /// The same layout with these roles, in place of any it had. Roles that do not fit stop the program.
-    ///
-    /// `ping`, `pong` and `cancel` go before `push` where it includes them.
-    ///
-    /// - Parameters:
-    ///   - ping: The type of heartbeats, in both directions.
-    ///   - pong: The type of their answers; that of `ping` unless given. Where the two are the same, a heartbeat is taken
-    ///     for the answer when one of ours waits for it, and others are answered once a second at most.
-    ///   - push: The type, or range of types, that the server sends on its own account.
-    ///   - cancel: The type that cancels the request with the same serial.
-    ///   - success: The status, or range of them, of a response that is not a rejection; 0 unless given.
-    ///   - serials: The serials for the client's requests, as many as the serial field holds; `1...` unless given.
-    public func roles(
-        ping: UInt32? = nil,
-        pong: UInt32? = nil,
-        push: some RoleNumbers = Int?.none,
-        cancel: UInt32? = nil,
-        success: some RoleNumbers = Int?.none,
-        serials: some RoleNumbers = Int?.none
-    ) -> FrameLayout {
-        do throws(LayoutError) {
-            return try validatingRoles(
-                ping: ping,
-                pong: pong,
-                push: push,
-                cancel: cancel,
-                success: success,
-                serials: serials
-            )
-        } catch {
-            fatalError("FrameLayout: \(error)")
-        }
-    }
-
-    /// What `roles` does, but throws for roles that do not fit.
-    package func validatingRoles(
-        ping: UInt32? = nil,
-        pong: UInt32? = nil,
-        push: some RoleNumbers = Int?.none,
-        cancel: UInt32? = nil,
-        success: some RoleNumbers = Int?.none,
-        serials: some RoleNumbers = Int?.none
-    ) throws(LayoutError) -> FrameLayout {
-        var layout = self
-        layout.roles = try Roles(
-            ping: ping,
-            pong: pong,
-            push: push.numbersOfRole,
-            cancel: cancel,
-            success: success.numbersOfRole,
-            serials: serials.numbersOfRole,
-            for: outbound
-        )
-        return layout
     }
 }

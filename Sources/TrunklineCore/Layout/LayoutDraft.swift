@@ -14,8 +14,12 @@ struct LayoutDraft {
     var type: Slot?
     var serial: Slot?
     var status: Slot?
-    var length = Slot(offset: 0, width: 1, order: .bigEndian, isInTrailer: false)
+    var kind: LayoutPlan.KindSlot?
+    var length = Slot(offset: 0, width: 1, order: .bigEndian, region: .header)
+    var isVarint = false
+    var countsItself = false
     var lengthOfEmpty = 0
+    var bodySizes: ClosedRange<UInt64> = 0...UInt64.max
     var named: [LayoutPlan.NamedSlot] = []
     var earlyRepetitions: [LayoutPlan.Repetition] = []
     var lateRepetitions: [LayoutPlan.Repetition] = []
@@ -27,12 +31,14 @@ struct LayoutDraft {
     init(_ fields: [Field], for direction: Direction) throws(LayoutError) {
         var hasBody = false
         var counting: LengthCount?
-        var lengthName = ""
+        var (lengthName, bodyName) = ("", "")
         for (index, field) in fields.enumerated() {
             let name = "field \(index + 1), \(field)"
-            if case .body = field.content {
+            if case .body(let sizes) = field.content {
                 if hasBody { throw LayoutError(name, "a layout has only one body") }
                 hasBody = true
+                bodySizes = sizes
+                bodyName = name
                 continue
             }
             try LayoutDraft.checkWidth(of: field, name)
@@ -40,12 +46,13 @@ struct LayoutDraft {
                 offset: hasBody ? trailer.count : header.count,
                 width: field.width,
                 order: field.order,
-                isInTrailer: hasBody
+                region: hasBody ? .trailer : isVarint ? .afterVarint : .header
             )
-            if case .length(let count) = field.content {
+            if case .length(let count, let isVarint) = field.content {
                 if counting != nil { throw LayoutError(name, "a layout has only one length") }
                 if hasBody { throw LayoutError(name, "the length must come before the body") }
                 length = slot
+                self.isVarint = isVarint
                 counting = count
                 lengthName = name
             }
@@ -56,13 +63,14 @@ struct LayoutDraft {
         guard let counting else { throw LayoutError("length", "a layout needs one, before the body") }
         guard overhead <= 65535 else { throw LayoutError("body", "there are more than 65535 bytes around it") }
         try setLength(counting, lengthName)
+        try checkBodySizes(bodyName)
     }
 
     private static func checkWidth(of field: Field, _ name: String) throws(LayoutError) {
         let widths =
             switch field.content {
             case .type, .status: 1...4
-            case .constant, .reserved: 1...65535
+            case .constant, .bytes, .reserved: 1...65535
             case .checksum(let checksum, _): checksum.widths
             default: 1...8
             }
@@ -94,11 +102,22 @@ struct LayoutDraft {
         case .status:
             if status != nil { throw LayoutError(name, "a layout has only one status") }
             status = slot
+        case .kind(let numbers):
+            if kind != nil { throw LayoutError(name, "a layout has only one kind") }
+            try LayoutDraft.check(numbers, in: slot, direction, name)
+            kind = LayoutPlan.KindSlot(slot: slot, numbers: numbers)
         case .integer(let key, let initial):
-            if key.isEmpty { throw LayoutError(name, "its name is empty") }
-            if named.contains(where: { $0.name == key }) { throw LayoutError(name, "the name is used twice") }
+            try checkName(key, name)
             guard initial <= slot.maximum else { throw LayoutError(name, "its default \(initial) does not fit") }
             named.append(LayoutPlan.NamedSlot(name: key, initial: initial, slot: slot))
+        case .bytes(let key, let initial):
+            try checkName(key, name)
+            named.append(LayoutPlan.NamedSlot(name: key, isBytes: true, slot: slot))
+            guard let initial else { break }
+            guard initial.count == slot.width else {
+                throw LayoutError(name, "its default has \(initial.count) bytes")
+            }
+            return initial
         case .checksum(let checksum, let scope):
             if scope == .headerAndBody, !slot.isInTrailer {
                 throw LayoutError(name, "before the body, it would be computed over itself")
@@ -109,6 +128,25 @@ struct LayoutDraft {
             break
         }
         return zeros
+    }
+
+    private func checkName(_ key: String, _ name: String) throws(LayoutError) {
+        if key.isEmpty { throw LayoutError(name, "its name is empty") }
+        if named.contains(where: { $0.name == key }) { throw LayoutError(name, "the name is used twice") }
+    }
+
+    private static func check(
+        _ numbers: [Frame.Kind: UInt64],
+        in slot: Slot,
+        _ direction: Direction,
+        _ name: String
+    ) throws(LayoutError) {
+        let needed: Frame.Kind = direction == .request ? .request : .response
+        if numbers[needed] == nil { throw LayoutError(name, "it lists no number for a \(needed)") }
+        if Set(numbers.values).count < numbers.count { throw LayoutError(name, "two kinds have the same number") }
+        for number in numbers.values where number > slot.maximum {
+            throw LayoutError(name, "the number \(number) does not fit")
+        }
     }
 
     private mutating func `repeat`(
@@ -135,8 +173,22 @@ struct LayoutDraft {
             case .rest: overhead - length.offset - length.width
             }
         lengthOfEmpty = counted + counting.surplus
-        guard lengthOfEmpty <= 0 || UInt64(lengthOfEmpty) <= length.maximum else {
+        countsItself = isVarint && counting.extent == .wholeFrame
+        guard lengthOfEmpty <= 0 || isVarint || UInt64(lengthOfEmpty) <= length.maximum else {
             throw LayoutError(name, "it is too narrow to count even a frame without a body (\(lengthOfEmpty) bytes)")
+        }
+    }
+
+    private func checkBodySizes(_ name: String) throws(LayoutError) {
+        guard bodySizes.lowerBound <= 65535 else {
+            throw LayoutError(name, "the smallest size can be at most 65535")
+        }
+        guard bodySizes.upperBound >= UInt64(max(0, -lengthOfEmpty)) else {
+            throw LayoutError(name, "the length cannot say a body of \(bodySizes.upperBound) bytes or less")
+        }
+        let least = Int(bodySizes.lowerBound) + lengthOfEmpty
+        guard least <= 0 || isVarint || UInt64(least) <= length.maximum else {
+            throw LayoutError(name, "the length is too narrow to count \(bodySizes.lowerBound) bytes")
         }
     }
 }

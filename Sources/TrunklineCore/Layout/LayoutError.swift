@@ -1,6 +1,7 @@
 /// Why fields do not make a `FrameLayout`, or roles do not fit one.
 public struct LayoutError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The field or role at fault, with its position counted from 1, as in `field 3, length (4 bytes)`.
+    /// Where requests and responses have layouts of their own: `request field 3, length (4 bytes)`.
     public let field: String
     /// What is wrong with it.
     public let message: String
@@ -8,6 +9,18 @@ public struct LayoutError: Error, Hashable, Sendable, CustomStringConvertible {
     init(_ field: String, _ message: String) {
         self.field = field
         self.message = message
+    }
+
+    /// What `body` returns; the field of an error that it throws is said to be the `layout`'s.
+    static func within<Result>(
+        _ layout: String,
+        _ body: () throws(LayoutError) -> Result
+    ) throws(LayoutError) -> Result {
+        do throws(LayoutError) {
+            return try body()
+        } catch {
+            throw LayoutError("\(layout) \(error.field)", error.message)
+        }
     }
 
     /// The field and what is wrong with it.

@@ -4,6 +4,10 @@ extension LayoutPlan {
     /// Checks what is there of an incomplete header; returns the whole frame's size once its length is there.
     func checkStart(of input: borrowing ReceiveBuffer, _ limits: Limits) throws(FrameError) -> Int? {
         let bytes = unsafe input.storage.span.bytes.extracting(input.lower..<input.upper)
+        if let varint {
+            guard let parts = try variableParts(of: bytes, varint, limits) else { return nil }
+            return parts.trailer + trailer.count
+        }
         for range in headerConstants where range.lowerBound < bytes.byteCount {
             try checkConstants([range.clamped(to: 0..<bytes.byteCount)], of: header, in: bytes, at: 0)
         }
@@ -11,22 +15,29 @@ extension LayoutPlan {
         return try overhead + bodySize(in: bytes, limits)
     }
 
-    /// Checks all that is there of the frame in `input`, whose header is complete.
+    /// Checks all that is there of the frame in `input`, whose header is complete unless its length is a varint.
     ///
-    /// Returns the body's size, and the numbers unless the body and the trailer are not all there.
+    /// Returns where its parts are, once that is known, and the numbers unless the body and the trailer are not all
+    /// there.
     @inline(__always)
     func read(
         _ input: borrowing ReceiveBuffer,
         _ limits: Limits
-    ) throws(FrameError) -> (bodySize: Int, numbers: Numbers?) {
+    ) throws(FrameError) -> (parts: Parts?, numbers: Numbers?) {
         let bytes = unsafe input.storage.span.bytes.extracting(input.lower..<input.upper)
-        try checkConstants(headerConstants, of: header, in: bytes, at: 0)
-        try checkRepetitions(earlyRepetitions, in: bytes, Parts(trailer: 0))
-        let bodySize = try bodySize(in: bytes, limits)
-        let parts = Parts(trailer: header.count &+ bodySize)
-        guard bytes.byteCount >= overhead &+ bodySize else { return (bodySize, nil) }
+        let parts: Parts
+        if let varint {
+            guard let found = try variableParts(of: bytes, varint, limits) else { return (nil, nil) }
+            parts = found
+        } else {
+            try checkConstants(headerConstants, of: header, in: bytes, at: 0)
+            let size = header.count
+            try checkRepetitions(earlyRepetitions, in: bytes, Parts(header: 0, body: size, trailer: size))
+            parts = Parts(header: 0, body: size, trailer: size &+ (try bodySize(in: bytes, limits)))
+        }
+        guard bytes.byteCount >= parts.trailer &+ trailer.count else { return (parts, nil) }
         if hasLateChecks { try checkEnd(of: bytes, parts) }
-        return (bodySize, numbers(in: bytes, parts))
+        return (parts, numbers(in: bytes, parts))
     }
 
     /// Checks that `bytes`, from `start` on, are those of `template` in every one of `ranges`.
@@ -74,7 +85,7 @@ extension LayoutPlan {
     @inline(__always)
     func bodySize(in bytes: borrowing RawSpan, _ limits: Limits) throws(FrameError) -> Int {
         let value = length.load(bytes, at: length.offset)
-        guard limits.lengths.contains(value) else { throw limits.illegalLength(value) }
+        guard limits.lengths.contains(value) else { throw limits.illegalLength(value, lengthOfEmpty) }
         return Int(truncatingIfNeeded: value) &- lengthOfEmpty
     }
 
@@ -85,10 +96,9 @@ extension LayoutPlan {
     func checkEnd(of bytes: borrowing RawSpan, _ parts: Parts) throws(FrameError) {
         try checkConstants(trailerConstants, of: trailer, in: bytes, at: parts.trailer)
         for item in checksums {
-            let covered = item.scope == .body ? 0 : header.count
             let computed = item.compute(
-                bytes.extracting(0..<covered),
-                bytes.extracting(header.count..<parts.trailer)
+                bytes.extracting(0..<(item.scope == .body ? 0 : parts.body)),
+                bytes.extracting(parts.body..<parts.trailer)
             )
             let received = item.load(bytes, at: item.slot.position(in: parts))
             if received != computed {
@@ -108,12 +118,26 @@ extension LayoutPlan {
         if let status {
             numbers.status = UInt32(truncatingIfNeeded: status.load(bytes, at: status.position(in: parts)))
         }
-        if !named.isEmpty {
-            numbers.fields = named.map { item in
-                Frame.NamedField(name: item.name, value: item.slot.load(bytes, at: item.slot.position(in: parts)))
+        if let kind { numbers.kind = kind.slot.load(bytes, at: kind.slot.position(in: parts)) }
+        if !named.isEmpty { numbers.fields = fields(in: bytes, parts) }
+        return numbers
+    }
+
+    private func fields(in bytes: borrowing RawSpan, _ parts: Parts) -> [Frame.NamedField] {
+        var fields: [Frame.NamedField] = []
+        fields.reserveCapacity(named.count)
+        for item in named {
+            let position = item.slot.position(in: parts)
+            if item.isBytes {
+                let run = unsafe bytes.extracting(position..<position + item.slot.width).withUnsafeBytes {
+                    unsafe Array($0)
+                }
+                fields.append(Frame.NamedField(name: item.name, value: .bytes(Bytes(run))))
+            } else {
+                fields.append(Frame.NamedField(name: item.name, value: .number(item.slot.load(bytes, at: position))))
             }
         }
-        return numbers
+        return fields
     }
 
     /// What a frame says besides its body.
@@ -121,20 +145,8 @@ extension LayoutPlan {
         var type: UInt32 = 0
         var serial: SerialNumber = 0
         var status: UInt32 = 0
+        var kind: UInt64 = 0
         var fields: [Frame.NamedField] = []
-    }
-}
-
-extension LayoutPlan.Limits {
-    @inline(never)
-    func illegalLength(_ value: UInt64) -> FrameError {
-        FrameError(.illegalLength, "the length is \(value), not within \(lengths.lowerBound)–\(lengths.upperBound)")
-    }
-
-    @inline(never)
-    func illegalBody(_ size: Int) -> FrameError {
-        let (least, most) = (bodySizes.lowerBound, bodySizes.upperBound)
-        return FrameError(.illegalLength, "the body has \(size) bytes, not within \(least)–\(most)")
     }
 }
 

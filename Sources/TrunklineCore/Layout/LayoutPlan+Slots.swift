@@ -1,28 +1,69 @@
 extension LayoutPlan {
     /// Where an integer is.
     struct Slot: Sendable {
-        /// From the frame's first byte, or from the trailer's.
+        /// From the frame's first byte, or from the trailer's; as if a varint before it had one byte.
         var offset: Int
-        /// 1 to 8 bytes.
+        /// 1 to 8 bytes for integers.
         var width: Int
         var order: ByteOrder
-        var isInTrailer: Bool
+        var region: Region
+
+        var isInTrailer: Bool { region == .trailer }
 
         /// The largest number that fits.
         var maximum: UInt64 { UInt64.max >> UInt64(64 - 8 * width) }
     }
 
-    /// The offsets at which a frame's header and trailer start in memory.
-    struct Parts {
-        var header = 0
-        var trailer: Int
+    /// What a slot's offset is counted from.
+    enum Region: Sendable {
+        case header
+        /// The header behind a varint, which moves by the bytes that the varint has more than one.
+        case afterVarint
+        case trailer
     }
 
-    /// A number of the protocol's own.
+    /// The offsets at which the parts of a frame start in memory.
+    struct Parts {
+        var header: Int
+        /// Where the header would start for what follows a varint in it; the same as `header` where there is none.
+        var afterVarint: Int
+        var body: Int
+        var trailer: Int
+
+        @inline(__always)
+        init(header: Int, extra: Int = 0, body: Int, trailer: Int) {
+            self.header = header
+            afterVarint = header &+ extra
+            self.body = body
+            self.trailer = trailer
+        }
+    }
+
+    /// A number, or a run of bytes, of the protocol's own.
     struct NamedSlot: Sendable {
         var name: String
-        var initial: UInt64
+        var initial: UInt64 = 0
+        var isBytes = false
         var slot: Slot
+    }
+
+    /// Where the number is that says what a frame is for.
+    struct KindSlot: Sendable {
+        var slot: Slot
+        var numbers: [Frame.Kind: UInt64]
+
+        func lists(_ kind: Frame.Kind) -> Bool { numbers[kind] != nil }
+
+        func kind(of number: UInt64) -> Frame.Kind? { numbers.first { $0.value == number }?.key }
+
+        /// The number of a frame to send: its kind's, or that of the kind it is most like.
+        func number(of kind: Frame.Kind) -> UInt64? {
+            if let number = numbers[kind] { return number }
+            return switch kind {
+            case .request, .ping, .cancel: numbers[.request]
+            case .response, .part, .push, .pong, .goAway: numbers[.response]
+            }
+        }
     }
 
     /// A place that must hold the same number as `original`.
@@ -37,7 +78,13 @@ extension LayoutPlan {
 extension LayoutPlan.Slot {
     /// The offset of the slot's first byte.
     @inline(__always)
-    func position(in parts: LayoutPlan.Parts) -> Int { (isInTrailer ? parts.trailer : parts.header) &+ offset }
+    func position(in parts: LayoutPlan.Parts) -> Int {
+        switch region {
+        case .header: parts.header &+ offset
+        case .afterVarint: parts.afterVarint &+ offset
+        case .trailer: parts.trailer &+ offset
+        }
+    }
 
     /// The integer at `position`, whose bytes must all be within `bytes`.
     @inline(__always)

@@ -1,6 +1,6 @@
 /// A `FrameLayout` for one direction, made ready for use: every offset is known before the first frame arrives.
 ///
-/// A frame is a header of fixed size, the body, and a trailer of fixed size. A class, so that using it copies nothing.
+/// A frame is a header of fixed size, unless the length is a varint, the body, and a trailer of fixed size. A class, so that using it copies nothing.
 final class LayoutPlan: Sendable {
     /// What every frame's header and trailer start from: constants in place, zeros elsewhere.
     let header: [UInt8]
@@ -12,9 +12,16 @@ final class LayoutPlan: Sendable {
     let type: Slot?
     let serial: Slot?
     let status: Slot?
+    let kind: KindSlot?
     let length: Slot
+    /// The order of the length's bytes when it is a varint, whose least width it has in `header`; else `nil`.
+    let varint: ByteOrder?
+    /// Whether a varint counts its own bytes.
+    let countsItself: Bool
     /// The length field of a frame without a body; less than zero when it counts less than the body.
     let lengthOfEmpty: Int
+    let bodySizes: ClosedRange<UInt64>
+    /// In the order of their names.
     let named: [NamedSlot]
     /// Those that are known as soon as the header is there, and those that are not.
     let earlyRepetitions: [Repetition]
@@ -34,9 +41,13 @@ final class LayoutPlan: Sendable {
         type = draft.type
         serial = draft.serial
         status = draft.status
+        kind = draft.kind
         length = draft.length
+        varint = draft.isVarint ? draft.length.order : nil
+        countsItself = draft.countsItself
         lengthOfEmpty = draft.lengthOfEmpty
-        named = draft.named
+        bodySizes = draft.bodySizes
+        named = draft.named.sorted { $0.name < $1.name }
         earlyRepetitions = draft.earlyRepetitions
         lateRepetitions = draft.lateRepetitions
         checksums = draft.checksums
@@ -45,12 +56,14 @@ final class LayoutPlan: Sendable {
     }
 
     /// The least that `Limits` takes.
-    var smallestFrame: Int { overhead + max(0, -lengthOfEmpty) }
+    var smallestFrame: Int { overhead + max(0, -lengthOfEmpty, Int(bodySizes.lowerBound)) }
 }
 
 extension LayoutPlan {
     /// How long a frame may be.
     struct Limits: Sendable {
+        /// How many bytes a whole frame may have.
+        let frameSize: Int
         /// How many bytes a body may have.
         let bodySizes: ClosedRange<Int>
         /// The same as the length field says it.
@@ -59,10 +72,11 @@ extension LayoutPlan {
         /// Whole frames of up to `size` bytes, at least `smallestFrame`, or less if the length field ends sooner.
         init(wholeFrame size: Int, of plan: LayoutPlan) {
             // Far beyond any memory, and small enough that no sum below overflows.
-            let size = min(size, 1 << 48)
-            let countable = Int(min(plan.length.maximum, 1 << 48))
+            frameSize = min(size, 1 << 48)
+            let countable = plan.varint == nil ? Int(min(plan.length.maximum, 1 << 48)) : 1 << 48
             let empty = plan.lengthOfEmpty
-            bodySizes = max(0, -empty)...min(size - plan.overhead, countable - empty)
+            let most = min(frameSize - plan.overhead, countable - empty, Int(min(plan.bodySizes.upperBound, 1 << 48)))
+            bodySizes = max(0, -empty, Int(plan.bodySizes.lowerBound))...most
             lengths = UInt64(bodySizes.lowerBound + empty)...UInt64(bodySizes.upperBound + empty)
         }
     }

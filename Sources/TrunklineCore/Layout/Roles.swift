@@ -7,110 +7,133 @@ struct Roles: Sendable {
     var push: ClosedRange<UInt32>?
     var success: ClosedRange<UInt32> = 0...0
     var serials: ClosedRange<SerialNumber> = 1...SerialNumber.max
+    /// What else tells frames apart; `nil` where the numbers above are all there is.
+    var marks: Marks?
+
+    /// Roles beyond type numbers.
+    struct Marks: Sendable {
+        var response: Role?
+        /// Unless it is a type number.
+        var push: Role?
+        var part: Role?
+        var goAway: Role?
+        var failure: Role?
+        var retryAfter: RetryAfterField?
+        var requests: ClosedRange<UInt32>?
+        /// The types of responses that must have a body.
+        var bodies: ClosedRange<UInt32>?
+        var kind: (@Sendable (Frame) -> Frame.Kind?)?
+        /// Whether it is known of a response that it is no push.
+        var tellsPushes = false
+        /// The bits of the type that are marks, and so no part of `frame.type`.
+        var typeBits: UInt32 = 0
+    }
+}
+
+/// Roles as they are declared, before it is known whether they fit a layout; `nil` means the default.
+struct RoleList: Sendable {
+    var ping: UInt32?
+    var pong: UInt32?
+    var cancel: UInt32?
+    var push: Role?
+    var response: Role?
+    var part: Role?
+    var goAway: Role?
+    var retryAfter: RetryAfterField?
+    var success: ClosedRange<UInt64>?
+    var failure: Role?
+    var requests: ClosedRange<UInt64>?
+    var serials: ClosedRange<UInt64>?
+    var kind: (@Sendable (Frame) -> Frame.Kind?)?
+
+    var hasMarks: Bool {
+        let isPushMark = if let push { push.types == nil } else { false }
+        return isPushMark || response != nil || part != nil || goAway != nil || retryAfter != nil || failure != nil
+            || requests != nil || kind != nil
+    }
+}
+
+extension Role {
+    /// The type numbers, where it is those.
+    var types: ClosedRange<UInt64>? {
+        guard case .type = place, case .numbers(let numbers) = test else { return nil }
+        return numbers
+    }
 }
 
 extension Roles {
-    /// Checks that the roles fit the fields of `plan`; `nil` means the default.
-    init(
-        ping: UInt32?,
-        pong: UInt32?,
-        push: ClosedRange<UInt64>?,
-        cancel: UInt32?,
-        success: ClosedRange<UInt64>?,
-        serials: ClosedRange<UInt64>?,
-        for plan: LayoutPlan
-    ) throws(LayoutError) {
-        self.ping = try Roles.single("ping", ping, in: plan.type)
-        self.pong = try Roles.single("pong", pong, in: plan.type)
-        self.cancel = try Roles.single("cancel", cancel, in: plan.type)
+    /// Checks that the roles of `list` fit the fields of requests and responses.
+    init(_ list: RoleList, request: LayoutPlan, response: LayoutPlan) throws(LayoutError) {
+        let types = [request.type, response.type]
+        let typeBits = try Roles.typeBits(of: list, types)
+        ping = try Roles.single("ping", list.ping, in: types, typeBits)
+        pong = try Roles.single("pong", list.pong, in: types, typeBits)
+        cancel = try Roles.single("cancel", list.cancel, in: [request.type], typeBits)
         if pong != nil, ping == nil { throw LayoutError("role pong", "there is no role ping for it to answer") }
-        if pong == ping { self.pong = nil }
+        if pong == ping { pong = nil }
         if ping != nil, ping == cancel { throw LayoutError("role cancel", "it is the same as the role ping") }
         if cancel != nil, pong == cancel { throw LayoutError("role cancel", "it is the same as the role pong") }
-        if cancel != nil, plan.serial == nil {
+        if cancel != nil, request.serial == nil {
             throw LayoutError("role cancel", "the layout has no serial field to say which request")
         }
-        self.push = try Roles.range("push", push, in: plan.type, "type")
-        self.success = try Roles.range("success", success, in: plan.status, "status") ?? 0...0
-        if let serials {
-            self.serials = try Roles.fit("serials", serials, in: plan.serial, "serial")
-        } else if let serial = plan.serial {
-            self.serials = 1...serial.maximum
+        for (role, number) in [("ping", ping), ("pong", pong), ("cancel", cancel)] where number != nil {
+            guard max(request.bodySizes.lowerBound, response.bodySizes.lowerBound) == 0 else {
+                throw LayoutError("role \(role)", "its frames have no body, but the layout asks for one")
+            }
+        }
+        if let types = list.push?.types { push = try Roles.codes("push", types, in: [response.type], "type", typeBits) }
+        success = try Roles.codes("success", list.success, in: [response.status], "status") ?? 0...0
+        if let serials = list.serials {
+            self.serials = try Roles.fit("serials", serials, in: [request.serial, response.serial], "serial")
+        } else if let serial = request.serial, let repeated = response.serial {
+            serials = 1...min(serial.maximum, repeated.maximum)
+        }
+        if list.hasMarks || request.kind != nil || response.kind != nil {
+            marks = try Marks(list, request: request, response: response, typeBits)
         }
     }
 
     private static func single(
         _ role: String,
         _ number: UInt32?,
-        in slot: LayoutPlan.Slot?
+        in slots: [LayoutPlan.Slot?],
+        _ marked: UInt32
     ) throws(LayoutError) -> UInt32? {
-        guard let number else { return nil }
-        return try range(role, UInt64(number)...UInt64(number), in: slot, "type")?.lowerBound
+        try codes(role, number.map { UInt64($0)...UInt64($0) }, in: slots, "type", marked)?.lowerBound
     }
 
-    /// The field is at most 4 bytes wide, so what fits it fits a `UInt32`.
-    private static func range(
+    /// The fields are at most 4 bytes wide, so what fits them fits a `UInt32`.
+    static func codes(
         _ role: String,
         _ range: ClosedRange<UInt64>?,
-        in slot: LayoutPlan.Slot?,
-        _ field: String
+        in slots: [LayoutPlan.Slot?],
+        _ field: String,
+        _ marked: UInt32 = 0
     ) throws(LayoutError) -> ClosedRange<UInt32>? {
         guard let range else { return nil }
-        let fitting = try fit(role, range, in: slot, field)
-        return UInt32(fitting.lowerBound)...UInt32(fitting.upperBound)
+        let fitting = try fit(role, range, in: slots, field)
+        let codes = UInt32(fitting.lowerBound)...UInt32(fitting.upperBound)
+        if codes.lowerBound & marked != 0 {
+            throw LayoutError("role \(role)", "the number has a bit that is another role's mark")
+        }
+        return codes
     }
 
-    /// Ends an open range where the field ends.
+    /// Ends an open range where the narrowest of the fields ends.
     private static func fit(
         _ role: String,
         _ range: ClosedRange<UInt64>,
-        in slot: LayoutPlan.Slot?,
+        in slots: [LayoutPlan.Slot?],
         _ field: String
     ) throws(LayoutError) -> ClosedRange<UInt64> {
-        guard let slot else { throw LayoutError("role \(role)", "the layout has no \(field) field") }
-        let upper = range.upperBound == .max ? slot.maximum : range.upperBound
-        guard range.lowerBound <= upper, upper <= slot.maximum else {
-            throw LayoutError("role \(role)", "it does not fit the \(field) field's \(slot.width) bytes")
+        var upper = range.upperBound
+        for slot in slots {
+            guard let slot else { throw LayoutError("role \(role)", "the layout has no \(field) field") }
+            if range.upperBound == .max { upper = min(upper, slot.maximum) }
+            guard range.lowerBound <= upper, upper <= slot.maximum else {
+                throw LayoutError("role \(role)", "it does not fit the \(field) field's \(slot.width) bytes")
+            }
         }
         return range.lowerBound...upper
     }
-}
-
-/// One number, or a range of them, open or closed: `7`, `2...0x400`, `50...`. Nothing is `nil`.
-///
-/// The integers and ranges of the standard library conform. An open range ends where its field ends.
-public protocol RoleNumbers {
-    /// The lowest and the highest number; `UInt64.max` as the highest stands for "no end".
-    var numbersOfRole: ClosedRange<UInt64>? { get }
-}
-
-extension RoleNumbers where Self: BinaryInteger {
-    /// The number alone. It must not be negative.
-    public var numbersOfRole: ClosedRange<UInt64>? { numberOfRole(self)...numberOfRole(self) }
-}
-
-extension Int: RoleNumbers {}
-extension UInt8: RoleNumbers {}
-extension UInt16: RoleNumbers {}
-extension UInt32: RoleNumbers {}
-extension UInt64: RoleNumbers {}
-
-extension ClosedRange: RoleNumbers where Bound: BinaryInteger {
-    /// Both ends. They must not be negative.
-    public var numbersOfRole: ClosedRange<UInt64>? { numberOfRole(lowerBound)...numberOfRole(upperBound) }
-}
-
-extension PartialRangeFrom: RoleNumbers where Bound: BinaryInteger {
-    /// From the lower end on. It must not be negative.
-    public var numbersOfRole: ClosedRange<UInt64>? { numberOfRole(lowerBound)...UInt64.max }
-}
-
-extension Optional: RoleNumbers where Wrapped: RoleNumbers {
-    /// Those of the value, if there is one.
-    public var numbersOfRole: ClosedRange<UInt64>? { flatMap(\.numbersOfRole) }
-}
-
-private func numberOfRole(_ number: some BinaryInteger) -> UInt64 {
-    guard let number = UInt64(exactly: number) else { fatalError("a role cannot be the number \(number)") }
-    return number
 }

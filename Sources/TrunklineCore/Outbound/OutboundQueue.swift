@@ -183,6 +183,18 @@ package struct OutboundQueue: Sendable {
     /// How many encoded bytes are to be written.
     package var unwrittenCount: Int { buffer.count }
 
+    /// Calls `body` with every frame whose first byte is among the next `length` bytes, in order. To be called before
+    /// `didWrite(_:reporting:)`, which lets go of their bodies.
+    package func forEachStarting(within length: Int, _ body: (Frame) -> Void) {
+        var (index, start) = (head, writtenDone)
+        while index < head + encodedCount, start < written + length {
+            // What was removed before it was encoded has no bytes.
+            if start >= written, !items[index].isRemoved { body(items[index].frame) }
+            start = items[index].end
+            index += 1
+        }
+    }
+
     /// Counts `length` bytes as written and appends to `reported` the tickets that want to hear of it.
     package mutating func didWrite(_ length: Int, reporting reported: inout [Ticket]) {
         written += length

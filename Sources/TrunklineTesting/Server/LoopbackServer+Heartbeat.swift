@@ -12,7 +12,7 @@ extension LoopbackServer {
     /// waits for the answer to its own.
     @discardableResult
     public func ping() throws(FrameError) -> Int {
-        let count = try broadcast(Frame(.ping))
+        let count = try broadcast(codec.serverPing)
         for link in sortedLinks where !link.isEnding { link.unansweredPings += 1 }
         return count
     }
@@ -58,5 +58,14 @@ extension LoopbackServer {
     private func pongReceived(on link: ServerLink) {
         record.pongCount += 1
         link.unansweredPings = max(0, link.unansweredPings - 1)
+    }
+}
+
+extension FrameCodec {
+    /// A ping on the server's own account. Users' codecs may need more than its kind to encode it.
+    var serverPing: Frame {
+        var ping = ping(number: 0) ?? Frame(.ping)
+        ping.serial = 0
+        return ping
     }
 }

@@ -41,7 +41,7 @@ extension LoopbackServer {
             emit(frame, program, link)
         case .ping:
             link.unansweredPings += 1
-            emit(Frame(.ping), program, link)
+            emit(link.codec.serverPing, program, link)
         case .frame(let frame): emit(frame, program, link)
         case .bytes(let bytes): emit(Array(bytes), program, link)
         case .absurdLength: emitAbsurdLength(program, link)

@@ -95,6 +95,8 @@ final class ServerLink {
             buffer.rollBack(to: mark)
             throw error
         }
+        // Here and not when it is written: nothing is taken back any more, and the order is the same.
+        if codec.notesSent { codec.noteSent(frame) }
     }
 
     /// Writes `bytes` behind everything else, `size` of them in each turn of the loop; `nil` for all at once.
@@ -205,7 +207,7 @@ final class ServerLink {
         switch outcome {
         case .bytes: break
         case .wouldBlock: return .nothing
-        case .end: return .end
+        case .end: return end(into: &frames)
         case .failed: return .failed
         }
         do throws(FrameError) {
@@ -217,6 +219,16 @@ final class ServerLink {
             return .malformed(error)
         }
         return .bytes(count, mayHaveMore: count == offered)
+    }
+
+    /// The client has ended its direction: decodes what that completes.
+    private func end(into frames: inout [Frame]) -> Read {
+        do throws(FrameError) {
+            try codec.decodeAllAtEnd(&received, into: &frames)
+            return .end
+        } catch {
+            return .malformed(error)
+        }
     }
 
     private static let maximumUndecoded = 256 * 1024 * 1024

@@ -94,6 +94,34 @@ import Testing
         #expect(machine.state == .waiting(until: after(21), attempt: 1, cause: .goAway))
     }
 
+    /// A server that closes after so many requests was taken for one that goes: its clients waited, ever longer, and went
+    /// round all the others.
+    @Test func afterTheLastResponseOfALinkTheSameServerIsComeBackToAtOnce() throws {
+        for endpoints in [["a:1"], ["a:1", "b:1"]] as [[Endpoint]] {
+            var machine = machine(endpoints)
+            var attempt = try attempt(machine.wanted(at: now))
+            for round in 1...100 {
+                #expect(attempt.endpoint == "a:1" && attempt.number == 1)
+                _ = machine.linkReady(attempt.id, at: now)
+                let action = machine.leave(attempt.id, because: .lastResponse, at: now)
+                guard case .retire(attempt.id, .connect(let next)) = action else {
+                    Issue.record("no attempt in round \(round)")
+                    return
+                }
+                #expect(machine.lastCause == .goAway)
+                attempt = next
+            }
+            #expect(machine.round == 0)
+            #expect(machine.ring.isHealthy("a:1", at: now))
+        }
+    }
+
+    @Test func aLastResponseWithAHintIsAGoodbyeForThatTime() throws {
+        var machine = machine(["a:1"])
+        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        #expect(try wait(machine.leave(1, because: .lastResponse, retryAfter: .seconds(20), at: now)) >= after(20))
+    }
+
     @Test func anErrorRateDoesNotMoveToWhereItFailedLately() throws {
         var machine = machine()
         let a = try attempt(machine.wanted(at: now))

@@ -214,6 +214,16 @@ import Testing
             "–"
         ),
         Row(
+            "leave: lastResponse",
+            { $0.leave($0.lastID, because: .lastResponse, at: now) },
+            "–",
+            "–",
+            "retire 1, connect 2 a → connecting",
+            "–",
+            "–",
+            "–"
+        ),
+        Row(
             "leave of old",
             { $0.leave(99, because: .goAway, at: now) },
             "–",

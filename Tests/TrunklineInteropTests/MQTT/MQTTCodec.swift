@@ -34,7 +34,7 @@ struct MQTTCodec: FrameCodec {
         input.await(1 + width + length)
         guard input.count >= 1 + width + length, input.skip(1 + width) else { return nil }
 
-        var frame = Frame(packet.kind, type: UInt32(first))
+        var frame = Frame(isServer && packet.kind != .ping ? .request : packet.kind, type: UInt32(first))
         // What is before the packet id, the packet id, what is behind it.
         let topicLength = packet == .publish ? input.integer(at: 0, as: UInt16.self).map { 2 + Int($0) } : 0
         let idLength = packet.hasID(frame.type) ? 2 : 0
@@ -60,7 +60,7 @@ struct MQTTCodec: FrameCodec {
             }
             frame.status = UInt32(code)
             frame.isRejection = code == 0x80
-        case .connect, .subscribe, .unsubscribe: break  // for the broker to read
+        case .connect, .subscribe, .unsubscribe: break
         case .puback, .unsuback, .ping, .pong, .disconnect:
             guard rest.isEmpty else { throw FrameError(.illegalLength, "\(packet) of \(length) bytes") }
         }
@@ -77,13 +77,11 @@ struct MQTTCodec: FrameCodec {
         guard !hasID || 1...65535 ~= id else { throw FrameError(.malformed, "\(packet) is answered: send it") }
         if packet == .publish {
             guard hasID || id == 0 else { throw FrameError(.malformed, "QoS 0 is not answered: post it") }
-            guard let length = frame.topicLength, MQTT.isTopic(frame.body.prefix(length).dropFirst(2)) else {
+            guard let length = MQTT.topicLength(frame.body), MQTT.isTopic(frame.body.prefix(length).dropFirst(2)) else {
                 throw FrameError(.malformed, "PUBLISH to an illegal topic")
             }
             idOffset = length
         }
-        if packet == .connect { greeted = frame.serial }  // the first frame of its link, however often it is encoded
-
         let length = frame.body.count + (hasID ? 2 : 0)
         guard length <= min(maximumLength, 268_435_455) else {
             throw FrameError(.illegalLength, "a packet of \(length) bytes")
@@ -95,6 +93,9 @@ struct MQTTCodec: FrameCodec {
         output.append(integer: UInt16(id))
         output.append(frame.body.dropFirst(idOffset))
     }
+
+    var notesSent: Bool { true }
+    mutating func noteSent(_ frame: Frame) { if frame.type == MQTT.Packet.connect.rawValue { greeted = frame.serial } }
 
     func ping(number: UInt64) -> Frame? { Frame(.ping, type: MQTT.Packet.ping.rawValue) }
     func pong(answering ping: Frame) -> Frame? { isServer ? Frame(.pong, type: MQTT.Packet.pong.rawValue) : nil }
@@ -128,7 +129,7 @@ enum MQTT {
             self == .publish || self == .puback || byServer == (kind == .response || kind == .pong)
         }
 
-        /// What it is for the one who receives it.
+        /// What it is for the client; for the broker everything is a request, but pings.
         var kind: Frame.Kind {
             switch self {
             case .publish: .push
@@ -166,6 +167,13 @@ enum MQTT {
         !name.isEmpty && !name.contains { "+#\0".utf8.contains($0) } && String(validating: name, as: UTF8.self) != nil
     }
 
+    /// The size of the topic in front of a message, its length included; `nil` when that is longer than the body.
+    fileprivate static func topicLength(_ body: Bytes) -> Int? {
+        guard body.count >= 2 else { return nil }
+        let length = 2 + Int(body[0]) * 256 + Int(body[1])
+        return length <= body.count ? length : nil
+    }
+
     /// Text or bytes as they stand in packets: behind their length.
     fileprivate static func field(_ bytes: some Collection<UInt8>) -> [UInt8] {
         precondition(bytes.count <= UInt16.max, "MQTT has no text of \(bytes.count) bytes")
@@ -173,10 +181,7 @@ enum MQTT {
     }
 }
 
-// MARK: - What is said with them
-
 extension Request {
-    /// The greeting of every link.
     static func connect(_ session: MQTT.Session) -> Request {
         var flags: UInt8 = session.isClean ? 0x02 : 0
         var body = MQTT.field(session.clientID.utf8)
@@ -196,14 +201,13 @@ extension Request {
     /// A message to publish: `send` it with QoS 1, `post` it with QoS 0.
     static func publish(_ message: MQTT.Message) -> Request {
         let flags: UInt32 = (message.isAcknowledged ? 2 : 0) + (message.isRetained ? 1 : 0)
-        let body = MQTT.field(message.topic.utf8) + message.payload
-        return Request(type: MQTT.Packet.publish.rawValue + flags, body: Bytes(body))
+        let topic = MQTT.field(message.topic.utf8)
+        return Request(type: MQTT.Packet.publish.rawValue + flags, body: Bytes(topic + message.payload))
     }
 
     /// Asks for the messages whose topics match `filter`. To be given to `client.subscribe`, which repeats it on every link.
     static func subscribe(to filter: String, acknowledged: Bool = true) -> Request {
-        let body = MQTT.field(filter.utf8) + [acknowledged ? 1 : 0]
-        return Request(type: MQTT.Packet.subscribe.rawValue, body: Bytes(body))
+        Request(type: MQTT.Packet.subscribe.rawValue, body: Bytes(MQTT.field(filter.utf8) + [acknowledged ? 1 : 0]))
     }
 
     static func unsubscribe(from filter: String) -> Request {
@@ -214,7 +218,7 @@ extension Request {
 extension MQTT.Message {
     /// The message in a push.
     init(_ push: Frame) {
-        let length = push.topicLength ?? 0
+        let length = MQTT.topicLength(push.body) ?? 0
         topic = String(Bytes(push.body.prefix(length).dropFirst(2)))
         payload = Bytes(push.body.dropFirst(length))
         isAcknowledged = push.serial != 0
@@ -240,20 +244,11 @@ extension ClientOptions {
                 let answer = try await link.send(.connect(session))
                 if answer.body.first == 1 { await link.keepSubscriptions() }  // the broker has a session of ours
             } catch let error as ClientError where error.code == .rejected {
-                let code = error.response?.status ?? 0
+                let code = error.response?.status ?? 0  // 3 passes by itself
                 let reasons: [UInt32: String] = [1: "version", 2: "client id", 3: "unavailable", 4: "password"]
                 throw GreetingRefusal(reasons[code] ?? "not authorized", isPermanent: code != 3)
             }
         }
         if session.keepAlive > 0 { liveness.speakAfter = .seconds(session.keepAlive) / 2 }
-    }
-}
-
-extension Frame {
-    /// The size of the topic in front of a message, its length included; `nil` when that is longer than the body.
-    fileprivate var topicLength: Int? {
-        guard body.count >= 2 else { return nil }
-        let length = 2 + Int(body[0]) * 256 + Int(body[1])
-        return length <= body.count ? length : nil
     }
 }

@@ -1,5 +1,6 @@
 import Testing
 import Trunkline
+import TrunklineTesting
 
 /// The codec of the tutorial, byte by byte. Vectors by hand, from the tables of the standard.
 struct MQTTCodecTests {
@@ -91,8 +92,7 @@ struct MQTTCodecTests {
 
     @Test func connackAnswersTheConnectOfItsLink() throws {
         var codec = MQTTCodec()
-        var output = SendBuffer()
-        try codec.encode(frame(.connect(MQTT.Session(clientID: "c")), serial: 77), into: &output)
+        codec.noteSent(frame(.connect(MQTT.Session(clientID: "c")), serial: 77))
         #expect(try decode(hex("20 02 01 00"), with: codec) == Frame(.response, type: 0x20, serial: 77, body: [1, 0]))
         let refused = try decode(hex("20 02 00 05"), with: codec)
         #expect(refused?.isRejection == true && refused?.status == 5 && refused?.serial == 77)
@@ -127,6 +127,33 @@ struct MQTTCodecTests {
         let bytes = hex("32 85 01 00 01 61 00 09") + [UInt8](repeating: 1, count: 128)
         for length in 0..<bytes.count { #expect(try decode(Array(bytes[..<length])) == nil) }
         #expect(try decode(bytes)?.body.count == 131)
+    }
+
+    @Test func itKeepsWhatACodecPromises() {
+        var codec = MQTTCodec()
+        codec.maximumLength = 4096
+        let connect = frame(.connect(MQTT.Session(clientID: "c")), serial: 7)
+        let samples: [CodecConformance.Sample] = [
+            .init(frame(.publish(MQTT.Message(topic: "a/b", payload: "c")), serial: 1)),
+            .init(frame(.publish(MQTT.Message(topic: "a/b", payload: "c", isAcknowledged: false)))),
+            .init(frame(.subscribe(to: "a/#"), serial: 2)), .init(frame(.unsubscribe(from: "a/#"), serial: 3)),
+            .bytes(
+                hex("20 02 00 00"),
+                are: [Frame(.response, type: 0x20, serial: 7, body: [0, 0])],
+                answering: [connect]
+            ),
+            .init(Frame(.response, type: 0x40, serial: 65535)), .init(Frame(.response, type: 0xB0, serial: 3)),
+            .init(Frame(.response, type: 0x90, serial: 2, status: 1, body: [1])),
+            .init(Frame(.push, type: 0x33, serial: 9, body: "\0\u{1}ab")),
+            .init(Frame(.push, type: 0x30, body: "\0\u{1}a")),
+            .init(Frame(.ping, type: 0xC0)), .init(Frame(.pong, type: 0xD0)),
+            .refused(hex("30 81 40"), with: .illegalLength), .refused(hex("34"), with: .unknownType),
+        ]
+        var kit = CodecConformance(of: codec, samples: samples, maximumFrameSize: 4096 + 3)
+        kit.bodiesAreOpaque = false
+        kit.relaxed = MQTTCodec()
+        let report = kit.check()
+        #expect(report.violations.isEmpty, "\(report)")
     }
 
     /// Every change of one byte in a packet, and random ones.

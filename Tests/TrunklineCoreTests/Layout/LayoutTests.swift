@@ -52,6 +52,21 @@ enum Layouts {
         Field.checksum(.adler32, over: .headerAndBody)
     }
     .roles(serials: 0...0xff_ffff_ffff)
+
+    /// A header of variable size with all that can be in it, and marks besides the type.
+    static let varint = FrameLayout {
+        Field.kind(UInt8.self, [.request: 1, .response: 2, .push: 3])
+        Field.length(.varint, counting: .wholeFrame, order: .bigEndian)
+        Field.constant([0xB0])
+        Field.type(UInt8.self)
+        Field.serial(UInt32.self)
+        Field.integer("flags", UInt16.self)
+        Field.type(UInt8.self)
+        Field.bytes("token", 3, default: [1, 2, 3])
+        Field.body
+        Field.checksum(.crc32, over: .headerAndBody)
+    }
+    .roles(part: .bit(3, of: "flags"), goAway: .bit(4, of: "flags"), failure: .bit(15, of: "flags"))
 }
 
 struct StandardLayoutTests {

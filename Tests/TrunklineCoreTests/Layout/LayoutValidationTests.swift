@@ -3,6 +3,7 @@ import TrunklineCore
 
 struct LayoutValidationTests {
     static let length = Field.length(UInt32.self, counting: .body)
+    static let kind = Field.kind(UInt8.self, [.request: 1, .response: 2])
 
     /// Each with the field or role that the error must name.
     static let mistakes: [(fields: [Field], field: String)] = [
@@ -12,11 +13,11 @@ struct LayoutValidationTests {
         ([length, .body, .body], "field 3, body"),
         ([length, length, .body], "field 2, length (4 bytes)"),
         ([.body, length], "field 2, length (4 bytes)"),
-        ([.type(UInt64.self), length, .body], "field 1, type (8 bytes)"),
+        ([.type(width: 8), length, .body], "field 1, type (8 bytes)"),
         ([.type(width: 0), length, .body], "field 1, type (0 bytes)"),
         ([.status(width: 5), length, .body], "field 1, status (5 bytes)"),
         ([length, .serial(width: 9), .body], "field 2, serial (9 bytes)"),
-        ([length, .serial(UInt128.self), .body], "field 2, serial (16 bytes)"),
+        ([length, .serial(width: 16), .body], "field 2, serial (16 bytes)"),
         ([.length(width: -1, counting: .body), .body], "field 1, length (-1 bytes)"),
         ([length, .type(UInt16.self), .body, .type(UInt32.self)], "field 4, type (4 bytes)"),
         ([length, .serial(UInt16.self), .serial(UInt8.self), .body], "field 3, serial (1 byte)"),
@@ -30,6 +31,22 @@ struct LayoutValidationTests {
         ([length, .reserved(.max), .body], "field 2, reserved (\(Int.max) bytes)"),
         ([length, .reserved(65535), .body], "body"),
         ([length, .checksum(.crc32, over: .headerAndBody), .body], "field 2, checksum crc32 (4 bytes)"),
+        ([length, .bytes("", 4), .body], "field 2, bytes \"\" (4 bytes)"),
+        ([length, .bytes("a", 0), .body], "field 2, bytes \"a\" (0 bytes)"),
+        ([length, .bytes("a", 65536), .body], "field 2, bytes \"a\" (65536 bytes)"),
+        ([length, .bytes("a", 2, default: [1]), .body], "field 2, bytes \"a\" (2 bytes)"),
+        ([length, .integer("a", UInt8.self), .bytes("a", 2), .body], "field 3, bytes \"a\" (2 bytes)"),
+        ([length, .kind(UInt8.self, [.request: 1]), .body], "field 2, kind (1 byte)"),
+        ([length, .kind(UInt8.self, [.response: 1]), .body], "field 2, kind (1 byte)"),
+        ([length, .kind(UInt8.self, [.request: 1, .response: 1]), .body], "field 2, kind (1 byte)"),
+        ([length, .kind(UInt8.self, [.request: 1, .response: 256]), .body], "field 2, kind (1 byte)"),
+        ([length, kind, kind, .body], "field 3, kind (1 byte)"),
+        ([length, .body(sizes: 65536...)], "field 2, body"),
+        ([.length(UInt8.self, counting: .body), .body(sizes: 256...)], "field 2, body"),
+        ([.length(UInt8.self, counting: .body.plus(-4)), .body(sizes: 0...3)], "field 2, body"),
+        ([.length(.varint, counting: .body), length, .body], "field 2, length (4 bytes)"),
+        ([length, .length(.varint, counting: .body), .body], "field 2, length (varint)"),
+        ([.body, .length(.varint, counting: .body)], "field 2, length (varint)"),
         ([.length(UInt8.self, counting: .wholeFrame), .reserved(255), .body], "field 1, length (1 byte)"),
         ([.length(UInt8.self, counting: .body.plus(256)), .body], "field 1, length (1 byte)"),
         ([.length(UInt8.self, counting: .body.plus(.min)), .body], "field 1, length (1 byte)"),
@@ -41,6 +58,24 @@ struct LayoutValidationTests {
         let error = #expect(throws: LayoutError.self) { try FrameLayout(validating: fields) }
         #expect(error?.field == field)
         #expect(error?.message.isEmpty == false)
+    }
+
+    @Test func mistakeInOneOfTwoLayoutsSaysInWhich() {
+        let good = [Self.length, .body]
+        for (fields, field) in Self.mistakes {
+            // A number that only the other direction needs is none here.
+            if fields.contains(.kind(UInt8.self, [.request: 1])) || fields.contains(.kind(UInt8.self, [.response: 1])) {
+                continue
+            }
+            let inRequest = #expect(throws: LayoutError.self) {
+                try FrameLayout(validatingRequest: fields, response: good)
+            }
+            #expect(inRequest?.field == "request " + field)
+            let inResponse = #expect(throws: LayoutError.self) {
+                try FrameLayout(validatingRequest: good, response: fields)
+            }
+            #expect(inResponse?.field == "response " + field)
+        }
     }
 
     @Test func roleThatDoesNotFitNamesTheRole() {
@@ -103,7 +138,7 @@ struct LayoutValidationTests {
     @Test func mistakeInADeclarationStopsTheProgramAndNamesTheField() async throws {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             _ = FrameLayout {
-                Field.type(UInt64.self)
+                Field.type(width: 8)
                 Field.body
             }
         }

@@ -2,7 +2,10 @@ import Testing
 import TrunklineCore
 
 struct LayoutRobustnessTests {
-    static let all: [FrameLayout] = [.standard, Layouts.acme, Layouts.checked, Layouts.memcached, Layouts.odd]
+    static let all: [FrameLayout] = [
+        .standard, Layouts.acme, Layouts.checked, Layouts.memcached, Layouts.odd, Layouts.varint, Protocols.smpp,
+        Protocols.diameter,
+    ]
 
     /// Four frames of `layout` as its client receives them, and their bytes.
     static func conversation(of layout: FrameLayout) throws -> (frames: [Frame], bytes: [UInt8]) {

@@ -1,0 +1,120 @@
+extension FrameLayout {
+    /// The same layout with these roles, in place of any it had. Roles that do not fit stop the program.
+    ///
+    /// `ping`, `pong`, `cancel` and `goAway` go before `push` where it includes them. Frames that are made for sending
+    /// get the marks of what they are, so `frame.type` is the same in a request and in what belongs to it.
+    ///
+    /// ```swift
+    /// smpp.roles(ping: 0x15, response: .bit(31), goAway: 0x06)
+    /// acme.roles(push: .field("flow", 2), part: .bit(0, of: "flags"), success: 200, requests: 3...99)
+    /// ```
+    ///
+    /// - Parameters:
+    ///   - ping: The type of heartbeats, in both directions.
+    ///   - pong: The type of their answers; that of `ping` unless given. Where the two are the same and nothing else
+    ///     marks a response, a heartbeat is taken for the answer when one of ours waits for it, and others are answered
+    ///     once a second at most.
+    ///   - push: The types, or the mark, of what the server sends on its own account.
+    ///   - cancel: The type that cancels the request with the same serial.
+    ///   - response: The mark that a response has and everything else has not. Without the role `push`, all else that the
+    ///     server sends are pushes.
+    ///   - part: The types, or the mark, of a part of a response with more to come.
+    ///   - goAway: The types, or the mark, by which the server says that it is about to go.
+    ///   - retryAfter: The named field in which such a frame says for how long.
+    ///   - success: The status, or range of them, of a response that is not a rejection; 0 unless given.
+    ///   - failure: The mark of a response that is a rejection, besides its status.
+    ///   - requests: The types that requests and their responses have. Others that no role explains are refused as
+    ///     `unknownType`, both ways; unless given, there are none.
+    ///   - serials: The serials for the client's requests, as many as the serial field holds; `1...` unless given.
+    ///   - kind: Looks at a frame that the client received, whose `kind` is what the other roles say, and returns its
+    ///     kind; `nil` refuses it as `unknownType`. What it looks at is for the sender to set.
+    public func roles(
+        ping: UInt32? = nil,
+        pong: UInt32? = nil,
+        push: some RoleMark = Int?.none,
+        cancel: UInt32? = nil,
+        response: Role? = nil,
+        part: some RoleMark = Int?.none,
+        goAway: some RoleMark = Int?.none,
+        retryAfter: RetryAfterField? = nil,
+        success: some RoleNumbers = Int?.none,
+        failure: Role? = nil,
+        requests: some RoleNumbers = Int?.none,
+        serials: some RoleNumbers = Int?.none,
+        kind: (@Sendable (Frame) -> Frame.Kind?)? = nil
+    ) -> FrameLayout {
+        do throws(LayoutError) {
+            return try validatingRoles(
+                ping: ping,
+                pong: pong,
+                push: push,
+                cancel: cancel,
+                response: response,
+                part: part,
+                goAway: goAway,
+                retryAfter: retryAfter,
+                success: success,
+                failure: failure,
+                requests: requests,
+                serials: serials,
+                kind: kind
+            )
+        } catch {
+            fatalError("FrameLayout: \(error)")
+        }
+    }
+
+    /// What `roles` does, but throws for roles that do not fit.
+    package func validatingRoles(
+        ping: UInt32? = nil,
+        pong: UInt32? = nil,
+        push: some RoleMark = Int?.none,
+        cancel: UInt32? = nil,
+        response: Role? = nil,
+        part: some RoleMark = Int?.none,
+        goAway: some RoleMark = Int?.none,
+        retryAfter: RetryAfterField? = nil,
+        success: some RoleNumbers = Int?.none,
+        failure: Role? = nil,
+        requests: some RoleNumbers = Int?.none,
+        serials: some RoleNumbers = Int?.none,
+        kind: (@Sendable (Frame) -> Frame.Kind?)? = nil
+    ) throws(LayoutError) -> FrameLayout {
+        let list = RoleList(
+            ping: ping,
+            pong: pong,
+            cancel: cancel,
+            push: push.markOfRole,
+            response: response,
+            part: part.markOfRole,
+            goAway: goAway.markOfRole,
+            retryAfter: retryAfter,
+            success: success.numbersOfRole,
+            failure: failure,
+            requests: requests.numbersOfRole,
+            serials: serials.numbersOfRole,
+            kind: kind
+        )
+        var layout = self
+        layout.roles = try Roles(list, request: requestPlan, response: responsePlan)
+        return layout
+    }
+
+    /// The same layout, which refuses a successful response to a request of one of `types` as `missingBody` when it has
+    /// no body; both ways. For layouts whose bodies may otherwise be empty; to be called after `roles`.
+    public func requiringBody(inResponsesTo types: some RoleNumbers) -> FrameLayout {
+        do throws(LayoutError) {
+            let plans = [requestPlan.type, responsePlan.type]
+            let bodies = try Roles.codes("bodies", types.numbersOfRole, in: plans, "type")
+            var layout = self
+            if layout.roles.marks == nil { layout.roles.marks = Roles.Marks() }
+            layout.roles.marks?.bodies = bodies
+            return layout
+        } catch {
+            fatalError("FrameLayout: \(error)")
+        }
+    }
+
+    var requestPlan: LayoutPlan { isServerSide ? inbound : outbound }
+    var responsePlan: LayoutPlan { isServerSide ? outbound : inbound }
+}

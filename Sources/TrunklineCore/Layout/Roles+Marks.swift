@@ -1,0 +1,107 @@
+extension Roles.Marks {
+    /// Checks that the roles of `list` fit the fields of requests and responses.
+    init(
+        _ list: RoleList,
+        request: LayoutPlan,
+        response: LayoutPlan,
+        _ typeBits: UInt32
+    ) throws(LayoutError) {
+        if list.response != nil, request.kind != nil || response.kind != nil {
+            throw LayoutError("role response", "the layout has a kind field that says so")
+        }
+        try Roles.check(list.response, "response", in: [request, response], typeBits)
+        try Roles.check(list.push, "push", in: [response], typeBits)
+        try Roles.check(list.part, "part", in: [response], typeBits)
+        try Roles.check(list.goAway, "goAway", in: [response], typeBits)
+        try Roles.check(list.failure, "failure", in: [response], typeBits)
+        self.response = list.response
+        push = list.push?.types == nil ? list.push : nil
+        part = list.part
+        goAway = list.goAway
+        failure = list.failure
+        requests = try Roles.codes("requests", list.requests, in: [request.type, response.type], "type")
+        kind = list.kind
+        self.typeBits = typeBits
+        tellsPushes = list.response != nil || response.kind?.lists(.push) == true
+        if let hint = list.retryAfter {
+            try Roles.checkField(hint.name, "retryAfter", in: response)
+            guard goAway != nil || kind != nil || response.kind?.lists(.goAway) == true else {
+                throw LayoutError("role retryAfter", "there is no role goAway whose frames would say it")
+            }
+            retryAfter = hint
+        }
+    }
+}
+
+extension Roles {
+    /// The bits of the type that roles take for themselves, all of which it has.
+    static func typeBits(of list: RoleList, _ slots: [LayoutPlan.Slot?]) throws(LayoutError) -> UInt32 {
+        let marks = [
+            ("response", list.response), ("push", list.push), ("part", list.part), ("goAway", list.goAway),
+            ("failure", list.failure),
+        ]
+        var bits: UInt32 = 0
+        for (role, mark) in marks {
+            guard let mark, case .type = mark.place, case .bit(let bit, _) = mark.test else { continue }
+            for slot in slots {
+                guard let slot else { throw LayoutError("role \(role)", "the layout has no type field") }
+                try check(bit, role, in: slot, "type")
+            }
+            if bits & mark.typeBit != 0 { throw LayoutError("role \(role)", "another role has the same bit") }
+            bits |= mark.typeBit
+        }
+        return bits
+    }
+
+    fileprivate static func check(
+        _ mark: Role?,
+        _ role: String,
+        in plans: [LayoutPlan],
+        _ typeBits: UInt32
+    ) throws(LayoutError) {
+        guard let mark else { return }
+        for plan in plans {
+            let (slot, name): (LayoutPlan.Slot, String)
+            switch mark.place {
+            case .type:
+                guard let type = plan.type else { throw LayoutError("role \(role)", "the layout has no type field") }
+                (slot, name) = (type, "type")
+            case .field(let field):
+                (slot, name) = (try checkField(field, role, in: plan), "\"\(field)\"")
+            }
+            switch mark.test {
+            case .bit(let bit, _):
+                try check(bit, role, in: slot, name)
+            case .numbers(let numbers):
+                if mark.types != nil { _ = try codes(role, numbers, in: [slot], name, typeBits) }
+                guard numbers.lowerBound <= slot.maximum else {
+                    throw LayoutError("role \(role)", "it does not fit the \(name) field's \(slot.width) bytes")
+                }
+            }
+        }
+    }
+
+    private static func check(
+        _ bit: Int,
+        _ role: String,
+        in slot: LayoutPlan.Slot,
+        _ name: String
+    ) throws(LayoutError) {
+        guard (0..<8 * slot.width).contains(bit) else {
+            throw LayoutError("role \(role)", "the \(name) field has the bits 0 to \(8 * slot.width - 1)")
+        }
+    }
+
+    @discardableResult
+    fileprivate static func checkField(
+        _ field: String,
+        _ role: String,
+        in plan: LayoutPlan
+    ) throws(LayoutError) -> LayoutPlan.Slot {
+        guard let named = plan.named.first(where: { $0.name == field }) else {
+            throw LayoutError("role \(role)", "the layout has no field \"\(field)\"")
+        }
+        guard !named.isBytes else { throw LayoutError("role \(role)", "the field \"\(field)\" is not an integer") }
+        return named.slot
+    }
+}

@@ -1,0 +1,81 @@
+public import Trunkline
+import TrunklineCore
+
+/// Checks that a codec keeps what a `FrameCodec` promises, on sample frames and on what can become of their bytes.
+///
+/// ```swift
+/// let report = CodecConformance(
+///     of: AcmeCodec(),
+///     samples: [.init(request), .init(response, answering: request), .init(push)],
+///     maximumFrameSize: 8192
+/// ).check()
+/// #expect(report.violations.isEmpty, "\(report)")
+/// ```
+///
+/// Every sample is encoded by one side and decoded by the other (`serverSide()`), then fed in every split and merge, cut
+/// short, made too large and damaged; `Rule` lists what is looked for. All of it is decided by the seed and takes some
+/// hundred milliseconds. Give codecs with a large limit a smaller one to be checked with: a limit of some kilobytes is
+/// checked faster and no less well.
+///
+/// A codec that traps ends the process, and one that never returns hangs it: `announcesInputs` then says on what.
+public struct CodecConformance: Sendable {
+    /// Who receives.
+    public enum Side: Sendable, Hashable {
+        /// The codec itself.
+        case client
+        /// Its `serverSide()`.
+        case server
+    }
+
+    let client: any FrameCodec
+    let server: any FrameCodec
+    let samples: [Sample]
+    let maximumFrameSize: Int
+
+    /// The same protocol with a limit at least twice as high, to make frames with that are too large for the codec; set
+    /// for layouts. Without it, lengths are only raised by damage.
+    public var relaxed: (any FrameCodec)?
+    /// Whether `serverSide()` decodes requests and encodes responses; true unless set. Without, requests are encoded and
+    /// not decoded, and what the server sends must be given as bytes.
+    public var hasServerSide = true
+    /// Whether any bytes are a body; true unless set. Set it to false where bodies have a grammar of their own, so that
+    /// other bytes than the samples' may be refused, or arrive as others than were sent.
+    public var bodiesAreOpaque = true
+    /// Decides everything that is random. 1 unless set.
+    public var seed: UInt64 = 1
+    /// How many damaged samples and runs of random bytes each side is fed; 3000 unless set.
+    public var garbageInputs = 3000
+    /// Writes every input to standard error before it is fed: when the codec traps or hangs, the last line says on what.
+    public var announcesInputs = false
+
+    /// A check of `codec`.
+    ///
+    /// - Parameters:
+    ///   - codec: The protocol as a client sees it, as it is before anything was decoded.
+    ///   - samples: Frames, or bytes, of every kind that the protocol has.
+    ///   - maximumFrameSize: The size of the largest whole frame that the codec takes, in bytes on the wire.
+    public init(of codec: some FrameCodec, samples: [Sample], maximumFrameSize: Int) {
+        client = codec
+        server = codec.serverSide()
+        self.samples = samples
+        self.maximumFrameSize = maximumFrameSize
+        if var layout = codec as? FrameLayout, let limit = Int(exactly: 2 * Double(maximumFrameSize)) {
+            layout.maximumFrameSize = max(limit, layout.maximumFrameSize)
+            relaxed = layout
+        }
+    }
+
+    /// A check of `layout` with the limit that it has, or 64 KiB if that is less: of a larger one nothing more is learnt.
+    public init(of layout: FrameLayout, samples: [Sample]) {
+        var layout = layout
+        layout.maximumFrameSize = min(layout.maximumFrameSize, 64 * 1024)
+        self.init(of: layout, samples: samples, maximumFrameSize: layout.maximumFrameSize)
+    }
+
+    /// Checks everything and says what is wrong.
+    public func check() -> Report {
+        var run = ConformanceRun(self)
+        run.checkAll()
+        return run.report
+    }
+}

@@ -1,0 +1,103 @@
+import Trunkline
+import TrunklineCore
+
+/// What must be refused, and what may be anything but must not go wrong.
+extension ConformanceRun {
+    mutating func checkRefusals() {
+        for (index, sample) in kit.samples.enumerated() {
+            guard case .refused(let bytes, let code) = sample.content else { continue }
+            let name = "sample \(index + 1)"
+            for pieces in [[bytes[...]], bytes.indices.map { bytes[$0...$0] }] {
+                let link = feedChecked(pieces, to: sample.receiver, sent: sample.answered, as: name)
+                guard link.fault == nil else { continue }
+                let how = pieces.count > 1 ? " byte by byte" : ""
+                if link.refusal == nil {
+                    let outcome = "\(link.frames.count) frames, \(link.left) bytes left"
+                    violate(.refusal, "the \(sample.receiver) did not refuse \(name)\(how): \(outcome)", bytes)
+                } else if let code, let refusal = link.refusal, refusal.code != code {
+                    violate(.refusal, "\(name)\(how) was refused with \(refusal), not with \(code)", bytes)
+                }
+            }
+        }
+    }
+
+    mutating func checkGarbage() {
+        for side in [Side.client, .server] {
+            let streams = streams(to: side)
+            guard !streams.isEmpty else { continue }
+            checkEveryByte(streams, side, budget: kit.garbageInputs / 2)
+            for _ in 0..<kit.garbageInputs / 4 {
+                let stream = streams[random.below(streams.count)]
+                feedGarbage(damaged(stream.bytes), side, stream.sent, "\(stream.name), damaged")
+                let start = stream.bytes.prefix(random.below(stream.bytes.count + 1))
+                let rest = (0..<random.below(48)).map { _ in UInt8(truncatingIfNeeded: random.next()) }
+                feedGarbage(start + rest, side, stream.sent, "\(start.count) bytes of \(stream.name) and random ones")
+            }
+        }
+    }
+
+    /// Every value of every byte, or as many as there is budget for, half of them in the first bytes.
+    private mutating func checkEveryByte(_ streams: [ConformanceStream], _ side: Side, budget: Int) {
+        if streams.reduce(0, { $0 + $1.bytes.count }) * 255 <= budget {
+            for stream in streams {
+                for offset in stream.bytes.indices {
+                    for change in 1...UInt8.max { feed(stream, with: change, at: offset) }
+                }
+            }
+            return
+        }
+        for number in 0..<budget {
+            let stream = streams[number % streams.count]
+            guard !stream.bytes.isEmpty else { continue }
+            let reach = number % 4 < 2 ? min(24, stream.bytes.count) : stream.bytes.count
+            feed(stream, with: 1 + UInt8(random.below(255)), at: random.below(reach))
+        }
+    }
+
+    private mutating func feed(_ stream: ConformanceStream, with change: UInt8, at offset: Int) {
+        var bytes = stream.bytes
+        bytes[offset] ^= change
+        let what = "\(stream.name) with 0x\(twoDigits(bytes[offset])) as byte \(offset)"
+        feedGarbage(bytes, stream.receiver, stream.sent, what)
+    }
+
+    /// Numbers made small or large, bytes taken out or put in, the order changed.
+    private mutating func damaged(_ bytes: [UInt8]) -> [UInt8] {
+        var bytes = bytes
+        for _ in 0...random.below(3) {
+            guard !bytes.isEmpty else { break }
+            let offset = random.below(bytes.count)
+            let end = min(bytes.count, offset + 1 + random.below(8))
+            switch random.below(5) {
+            case 0: bytes.removeSubrange(offset..<end)
+            case 1: bytes.insert(contentsOf: bytes[offset..<end], at: offset)
+            case 2: for index in offset..<end { bytes[index] = 0xFF }
+            case 3: for index in offset..<end { bytes[index] = 0 }
+            default: bytes[offset] = [0, 1, 10, 13, 0x7F, 0x80, 0xFE][random.below(7)]
+            }
+        }
+        return bytes
+    }
+
+    /// Anything may come of `bytes`, but the same wherever they are split.
+    private mutating func feedGarbage(
+        _ bytes: [UInt8],
+        _ side: Side,
+        _ sent: [Frame],
+        _ what: @autoclosure () -> String
+    ) {
+        let whole = feedChecked([bytes[...]], to: side, sent: sent, ends: true, as: what())
+        guard whole.fault == nil, bytes.count > 1 else { return }
+        let cut = 1 + random.below(bytes.count - 1)
+        let split = feedChecked([bytes[..<cut], bytes[cut...]], to: side, sent: sent, ends: true, as: what())
+        guard split.fault == nil else { return }
+        if split.frames != whole.frames || (split.refusal == nil) != (whole.refusal == nil) {
+            let (one, two) = (outcome(whole), outcome(split))
+            violate(.split, "\(what()) is \(one), but \(two) in pieces of \(cut) and \(bytes.count - cut)", bytes)
+        }
+    }
+
+    private func outcome(_ link: ConformanceLink) -> String {
+        "\(link.frames.count) frames" + (link.refusal.map { " and \($0)" } ?? "")
+    }
+}

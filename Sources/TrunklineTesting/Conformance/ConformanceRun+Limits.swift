@@ -1,0 +1,141 @@
+import Trunkline
+import TrunklineCore
+
+/// Frames at the limit and beyond it.
+extension ConformanceRun {
+    mutating func checkLimits() {
+        var grown: Set<Side> = []
+        for (index, sample) in kit.samples.enumerated() {
+            guard case .frames(let frames) = sample.content, frames.count == 1, let frame = frames.first else {
+                continue
+            }
+            guard [.request, .response, .push].contains(frame.kind), sample.receiver == .server || kit.hasServerSide
+            else { continue }
+            if checkLimit(of: frame, sample, "sample \(index + 1)") { grown.insert(sample.receiver) }
+        }
+        for side in [Side.client, .server] where !grown.contains(side) && !streams(to: side).isEmpty {
+            skip(
+                "what the \(side) does about frames that are too large: no sample of one frame has a body that can grow"
+            )
+        }
+        checkWaiting()
+    }
+
+    /// Returns false when nothing can be said, as the frame's body cannot be any bytes.
+    private mutating func checkLimit(of frame: Frame, _ sample: CodecConformance.Sample, _ name: String) -> Bool {
+        guard let sender = sender(of: sample), let overhead = overhead(of: frame, sample, sender) else { return false }
+        let limit = kit.maximumFrameSize
+        if let bytes = encode(frame, bodySize: limit + 1 - overhead, by: sender), bytes.count > limit {
+            violate(.limit, "encode took \(name) with \(bytes.count) bytes, but a frame has \(limit) at most", bytes)
+        }
+        // A length that is written in as few bytes as it needs makes the header longer.
+        var largest: [UInt8]?
+        for slack in 0...16 where largest == nil {
+            largest = encode(frame, bodySize: limit - overhead - slack, by: sender)
+        }
+        let header = largest.flatMap { checkLargest($0, frame, sample, name) }
+        guard let relaxed = kit.relaxed else {
+            skip("a length above the limit is refused before its body is awaited: set `relaxed`, or give such a header")
+            return true
+        }
+        let other = sample.receiver == .client ? relaxed.serverSide() : relaxed
+        if let bytes = encode(frame, bodySize: limit + 1 - overhead, by: other), bytes.count > limit {
+            checkRefusal(of: bytes, header, sample, name)
+        }
+        return true
+    }
+
+    /// How many bytes `frame` has besides its body, if that can be anything.
+    private func overhead(of frame: Frame, _ sample: CodecConformance.Sample, _ sender: any FrameCodec) -> Int? {
+        guard let one = encode(frame, bodySize: 1, by: sender), let two = encode(frame, bodySize: 2, by: sender),
+            two.count == one.count + 1, one.count <= kit.maximumFrameSize
+        else { return nil }
+        return one.count - 1
+    }
+
+    /// The bytes of `frame` with another body; `nil` when it is refused.
+    private func encode(_ frame: Frame, bodySize: Int, by sender: any FrameCodec) -> [UInt8]? {
+        guard bodySize >= 0 else { return nil }
+        var (frame, sender) = (frame, sender)
+        frame.body = Bytes([UInt8](repeating: UInt8(ascii: "x"), count: bodySize))
+        return try? bytes(of: [frame], by: &sender)
+    }
+
+    /// The largest frame that one side sends: the other takes it. Returns the size of the header after which it knows how
+    /// long the frame is, if it says so.
+    private mutating func checkLargest(
+        _ bytes: [UInt8],
+        _ frame: Frame,
+        _ sample: CodecConformance.Sample,
+        _ name: String
+    ) -> Int? {
+        let side = sample.receiver
+        guard kit.hasServerSide else { return nil }
+        let what = "\(name) with \(bytes.count) bytes"
+        let link = feedChecked([bytes[...]], to: side, sent: sample.answered, as: what)
+        guard link.fault == nil else { return nil }
+        if let refusal = link.refusal {
+            violate(.limit, "encode took \(what), but decode threw \(refusal)", bytes)
+        } else if link.frames.count != 1 || link.left > 0 {
+            violate(
+                .limit,
+                "\(what), decoded by the \(side), is \(link.frames.count) frames and \(link.left) bytes",
+                bytes
+            )
+        }
+        var growing = ConformanceLink(codec(of: side), limit: kit.maximumFrameSize, sent: sample.answered)
+        for position in bytes.indices.prefix(256) {
+            growing.receive(bytes[position...position])
+            if growing.awaited >= bytes.count { return position + 1 }
+        }
+        return nil
+    }
+
+    /// A frame that is too large, sent by one who does not mind: it is refused with the header, where there is one,
+    /// otherwise at the limit.
+    private mutating func checkRefusal(
+        of bytes: [UInt8],
+        _ header: Int?,
+        _ sample: CodecConformance.Sample,
+        _ name: String
+    ) {
+        let count = min(bytes.count, header.map { $0 + 8 } ?? bytes.count)
+        let what = "the first \(count) of \(bytes.count) bytes of \(name), made too large"
+        let link = feedChecked([bytes[..<count]], to: sample.receiver, sent: sample.answered, as: what)
+        if link.refusal == nil, link.fault == nil {
+            let limit = kit.maximumFrameSize
+            violate(
+                .limit,
+                "the \(sample.receiver) did not refuse \(what); a frame has \(limit) at most",
+                bytes[..<count]
+            )
+        }
+    }
+
+    // MARK: Without end
+
+    /// Bytes that go on and on: by the time that more than a frame has come, the codec has found frames or refused.
+    private mutating func checkWaiting() {
+        let size = kit.maximumFrameSize + 1
+        var budget = max(size, 8 << 20)
+        for side in [Side.client, .server] {
+            guard side == .client || kit.hasServerSide, !kit.samples.isEmpty else { continue }
+            for byte in [UInt8(ascii: "a"), 0, 0xFF] {
+                let bytes = [UInt8](repeating: byte, count: size)
+                _ = feedChecked([bytes[...]], to: side, as: "\(size) times the byte 0x\(twoDigits(byte))")
+            }
+            for stream in streams(to: side) {
+                for offset in 0..<min(16, stream.bytes.count) {
+                    for width in [1, 2, 4, 8] where offset + width <= stream.bytes.count && budget > 0 {
+                        budget -= size
+                        var bytes = stream.bytes
+                        for index in offset..<offset + width { bytes[index] = 0xFF }
+                        let filler = [UInt8](repeating: UInt8(ascii: "a"), count: size)
+                        let what = "\(stream.name), 0xff in \(width) bytes from \(offset), and \(size) bytes behind"
+                        _ = feedChecked([bytes[...], filler[...]], to: side, sent: stream.sent, as: what)
+                    }
+                }
+            }
+        }
+    }
+}

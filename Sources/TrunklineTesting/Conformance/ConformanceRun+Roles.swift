@@ -1,0 +1,127 @@
+import Trunkline
+import TrunklineCore
+
+/// Serial numbers, pings, cancellations.
+extension ConformanceRun {
+    mutating func checkSerials() {
+        for stream in streams(to: .client) { checkAnswer(stream) }
+        guard case .serial(let range) = kit.client.matching, kit.hasServerSide else { return }
+        guard let request = request else { return skip("every serial number travels: no sample is a request") }
+        let middle = range.lowerBound + (range.upperBound - range.lowerBound) / 2
+        for serial in [range.lowerBound, middle, range.upperBound] {
+            var frame = request
+            frame.serial = serial
+            guard let (received, bytes) = exchange([frame], to: .server, .matching, "a request with serial \(serial)")
+            else { continue }
+            if received.first?.serial != serial {
+                let found = received.first.map { "\($0.serial)" } ?? "nothing"
+                violate(.matching, "a request with serial \(serial) arrived with \(found)", bytes)
+            }
+        }
+    }
+
+    private var request: Frame? {
+        for sample in kit.samples {
+            if case .frames(let frames) = sample.content, let frame = frames.first(where: { $0.kind == .request }) {
+                return frame
+            }
+        }
+        return kit.samples.lazy.compactMap(\.answered.first).first
+    }
+
+    /// A response has the serial of a request, or none.
+    private mutating func checkAnswer(_ stream: ConformanceStream) {
+        for frame in stream.frames where frame.kind == .response || frame.kind == .part {
+            switch kit.client.matching {
+            case .inOrder:
+                guard frame.serial != 0 else { continue }
+                violate(.matching, "\(stream.name) has serial \(frame.serial), but matches in order", stream.bytes)
+            case .serial(let range):
+                if !range.contains(frame.serial) {
+                    let message = "\(stream.name) answers serial \(frame.serial), which no request has: \(range)"
+                    violate(.matching, message, stream.bytes)
+                } else if !stream.sent.isEmpty, !stream.sent.contains(where: { $0.serial == frame.serial }) {
+                    let asked = stream.sent.map { "\($0.serial)" }.joined(separator: ", ")
+                    violate(.matching, "\(stream.name) answers serial \(frame.serial), not \(asked)", stream.bytes)
+                }
+            }
+        }
+    }
+
+    // MARK: Heartbeat
+
+    mutating func checkHeartbeat() {
+        for number in [0, 1, 49, UInt64.max] {
+            checkPing(number, from: .client)
+            if kit.hasServerSide { checkPing(number, from: .server) }
+        }
+    }
+
+    private mutating func checkPing(_ number: UInt64, from side: Side) {
+        let other: Side = side == .client ? .server : .client
+        guard let ping = codec(of: side).ping(number: number) else { return }
+        let what = "ping \(number) of the \(side)"
+        if ping.kind != .ping { violate(.heartbeat, "\(what) is a \(ping.kind)") }
+        guard let (received, bytes) = exchange([ping], to: other, .heartbeat, what), kit.hasServerSide else { return }
+        guard received.count == 1, let arrived = received.first, arrived.kind == .ping else {
+            let found = received.map { "\($0.kind)" }.joined(separator: ", ")
+            return violate(.heartbeat, "\(what) arrived as \(found.isEmpty ? "nothing" : found)", bytes)
+        }
+        guard let pong = codec(of: other).pong(answering: arrived) else { return }
+        guard let (answer, pongBytes) = exchange([pong], to: side, sent: [ping], .heartbeat, "the pong to \(what)")
+        else { return }
+        let look = codec(of: side).pongsLookLikePings
+        guard answer.count == 1, let last = answer.first, last.kind == .pong || last.kind == .ping else {
+            return violate(.heartbeat, "the pong to \(what) arrived as \(answer.map(\.kind))", pongBytes)
+        }
+        if look, last.kind == .pong {
+            violate(.heartbeat, "pongsLookLikePings is true, but the pong to \(what) arrived as a pong", pongBytes)
+        } else if !look, last.kind == .ping {
+            violate(.heartbeat, "the pong to \(what) arrived as a ping, but pongsLookLikePings is false", pongBytes)
+        }
+        if last.serial != 0, last.serial != ping.serial {
+            violate(.heartbeat, "the pong to \(what) has serial \(last.serial), not 0 or \(ping.serial)", pongBytes)
+        }
+    }
+
+    /// What arrives of `frames`, and their bytes; `nil` after reporting that nothing does.
+    private mutating func exchange(
+        _ frames: [Frame],
+        to side: Side,
+        sent: [Frame] = [],
+        _ rule: Rule,
+        _ what: String
+    ) -> (frames: [Frame], bytes: [UInt8])? {
+        var sender = side == .client ? kit.server : kit.client
+        let bytes: [UInt8]
+        do throws(FrameError) {
+            bytes = try self.bytes(of: frames, by: &sender)
+        } catch {
+            violate(rule, "encode of \(what) threw \(error)")
+            return nil
+        }
+        guard side == .client || kit.hasServerSide else { return nil }
+        let link = feedChecked([bytes[...]], to: side, sent: sent, as: what)
+        if let refusal = link.refusal {
+            violate(rule, "the \(side) refused \(what): \(refusal)", bytes)
+            return nil
+        }
+        return link.fault == nil ? (link.frames, bytes) : nil
+    }
+
+    // MARK: Cancellation
+
+    mutating func checkCancellation() {
+        guard let request else { return }
+        guard let cancel = kit.client.cancelFrame(for: request.serial, type: request.type) else { return }
+        let what = "the cancellation of serial \(request.serial)"
+        if cancel.kind != .cancel { violate(.cancellation, "\(what) is a \(cancel.kind)") }
+        guard let (received, bytes) = exchange([request, cancel], to: .server, .cancellation, what) else { return }
+        guard received.count == 2, let arrived = received.last, arrived.kind == .cancel else {
+            return violate(.cancellation, "\(what) arrived as \(received.last.map { "\($0)" } ?? "nothing")", bytes)
+        }
+        if arrived.serial != request.serial {
+            violate(.cancellation, "\(what) arrived as that of serial \(arrived.serial)", bytes)
+        }
+    }
+}

@@ -1,0 +1,109 @@
+import Trunkline
+import TrunklineCore
+
+/// Round trips, and the streams of bytes that everything else begins with.
+extension ConformanceRun {
+    mutating func prepare() {
+        for (index, sample) in kit.samples.enumerated() {
+            let name = "sample \(index + 1)"
+            for (position, request) in sample.answered.enumerated() {
+                prepare(.init(request), named: "\(name), request \(position + 1)")
+            }
+            prepare(sample, named: name)
+        }
+    }
+
+    private mutating func prepare(_ sample: CodecConformance.Sample, named name: String) {
+        switch sample.content {
+        case .refused: return
+        case .bytes(let bytes, let frames): decode(bytes, sample, expecting: frames, .vector, name)
+        case .frames(let frames):
+            guard sample.receiver == .server || kit.hasServerSide else {
+                return skip("frames that the server sends, as the codec has no server side: give them as bytes")
+            }
+            var bytes: [UInt8] = []
+            do throws(FrameError) {
+                guard var sender = sender(of: sample) else { return }
+                bytes = try self.bytes(of: frames, by: &sender)
+            } catch {
+                return violate(.roundTrip, "encode of \(name) threw \(error)")
+            }
+            if let vector = sample.vector, vector != bytes {
+                let wanted = vector.map(twoDigits).joined(separator: " ")
+                violate(.vector, "\(name) was encoded as other bytes than \(wanted)", bytes)
+            }
+            guard sample.receiver == .client || kit.hasServerSide else { return }
+            decode(bytes, sample, expecting: frames, .roundTrip, name)
+        }
+    }
+
+    private mutating func decode(
+        _ bytes: [UInt8],
+        _ sample: CodecConformance.Sample,
+        expecting frames: [Frame]?,
+        _ rule: Rule,
+        _ name: String
+    ) {
+        let side = sample.receiver
+        let ends = sample.endsWithConnection
+        let link = feedChecked([bytes[...]], to: side, sent: sample.answered, ends: ends, as: name)
+        if let refusal = link.refusal {
+            return violate(rule, "the \(side) refused \(name) after \(link.frames.count) frames: \(refusal)", bytes)
+        }
+        guard link.fault == nil else { return }
+        if let frames, let difference = difference(of: link.frames, from: frames, received: side) {
+            return violate(rule, "\(name), decoded by the \(side): \(difference)", bytes)
+        }
+        guard link.left == 0 else {
+            return violate(rule, "\(link.left) bytes are left after \(name) is decoded by the \(side)", bytes)
+        }
+        let again = feed([bytes[...]], to: side, sent: sample.answered, ends: ends, as: "\(name) again")
+        if again.frames != link.frames || again.refusal != nil {
+            return violate(.determinism, "\(name) decodes to other frames the second time", bytes)
+        }
+        streams.append(
+            ConformanceStream(
+                name: name,
+                receiver: side,
+                sent: sample.answered,
+                bytes: bytes,
+                frames: link.frames,
+                ends: link.ends,
+                endsWithConnection: ends
+            )
+        )
+    }
+
+    // MARK: Comparing
+
+    /// In what `decoded` differs from `expected` that the protocol should have carried; `nil` if in nothing.
+    func difference(of decoded: [Frame], from expected: [Frame], received side: Side) -> String? {
+        guard decoded.count == expected.count else {
+            return "\(decoded.count) frames instead of \(expected.count)"
+        }
+        for (index, (frame, wanted)) in zip(decoded, expected).enumerated() {
+            if let difference = difference(of: frame, from: wanted, received: side) {
+                return (decoded.count > 1 ? "frame \(index + 1): " : "") + difference
+            }
+        }
+        return nil
+    }
+
+    private func difference(of frame: Frame, from wanted: Frame, received side: Side) -> String? {
+        let pongMayBePing = wanted.kind == .pong && frame.kind == .ping && codec(of: side).pongsLookLikePings
+        if frame.kind != wanted.kind, !pongMayBePing { return "kind \(frame.kind) instead of \(wanted.kind)" }
+        // A layout gives pings, pongs and cancellations the type of their role.
+        let mayGetType = wanted.type == 0 && [.ping, .pong, .cancel].contains(wanted.kind)
+        if frame.type != wanted.type, !mayGetType { return "type \(frame.type) instead of \(wanted.type)" }
+        if frame.serial != wanted.serial { return "serial \(frame.serial) instead of \(wanted.serial)" }
+        if frame.status != wanted.status { return "status \(frame.status) instead of \(wanted.status)" }
+        if frame.isRejection != wanted.isRejection { return "isRejection is \(frame.isRejection)" }
+        if wanted.endsLink, !frame.endsLink { return "endsLink is false" }
+        if frame.body != wanted.body { return "a body of \(frame.body) instead of \(wanted.body)" }
+        for name in wanted.fieldNames where frame[name] != wanted[name] {
+            let found = frame[name].map { "\($0)" } ?? "nothing"
+            return "\"\(name)\" is \(found) instead of \(wanted[name].map { "\($0)" } ?? "nothing")"
+        }
+        return nil
+    }
+}

@@ -1,0 +1,129 @@
+import Trunkline
+import TrunklineCore
+import TrunklineIO
+
+/// One check: what was found so far, and what the next steps need.
+struct ConformanceRun {
+    typealias Side = CodecConformance.Side
+    typealias Rule = CodecConformance.Rule
+
+    let kit: CodecConformance
+    var report = CodecConformance.Report()
+    /// The samples as bytes, with what they decode to.
+    var streams: [ConformanceStream] = []
+    var random: SeededGenerator
+
+    init(_ kit: CodecConformance) {
+        self.kit = kit
+        random = SeededGenerator(seed: kit.seed)
+    }
+
+    mutating func checkAll() {
+        prepare()
+        // What state that is shared breaks else is not worth reading.
+        guard checkCopies() else { return }
+        checkEncoding()
+        checkSplits()
+        checkMerges()
+        checkLimits()
+        checkBodies()
+        checkSerials()
+        checkHeartbeat()
+        checkCancellation()
+        checkRefusals()
+        checkGarbage()
+    }
+
+    // MARK: Words
+
+    mutating func violate(_ rule: Rule, _ message: String, _ bytes: some Sequence<UInt8> = []) {
+        report.add(rule, message, Array(bytes))
+    }
+
+    mutating func skip(_ what: String) {
+        if !report.unchecked.contains(what) { report.unchecked.append(what) }
+    }
+
+    // MARK: Both sides
+
+    func codec(of side: Side) -> any FrameCodec { side == .client ? kit.client : kit.server }
+
+    func streams(to side: Side) -> [ConformanceStream] { streams.filter { $0.receiver == side } }
+
+    /// The codec that sends `sample`, after it has received what is answered; `nil` when it cannot receive that.
+    func sender(of sample: CodecConformance.Sample) -> (any FrameCodec)? {
+        sender(to: sample.receiver, answering: sample.answered)
+    }
+
+    func sender(to receiver: Side, answering requests: [Frame] = []) -> (any FrameCodec)? {
+        guard receiver == .client else { return kit.client }
+        var (client, server) = (kit.client, kit.server)
+        guard let bytes = try? bytes(of: requests, by: &client) else { return nil }
+        var input = ReceiveBuffer(bytes)
+        var frames: [Frame] = []
+        _ = try? server.decodeAll(&input, into: &frames)
+        return server
+    }
+
+    /// What `codec` encodes `frames` as.
+    func bytes(of frames: [Frame], by codec: inout any FrameCodec) throws(FrameError) -> [UInt8] {
+        var output = SendBuffer()
+        for frame in frames {
+            try codec.encode(frame, into: &output)
+            if codec.notesSent { codec.noteSent(frame) }
+        }
+        return output.bytes
+    }
+
+    /// What `side` makes of `pieces`, one read each.
+    mutating func feed(
+        _ pieces: [ArraySlice<UInt8>],
+        to side: Side,
+        sent: [Frame] = [],
+        ends: Bool = false,
+        as what: @autoclosure () -> String
+    ) -> ConformanceLink {
+        report.inputs += 1
+        if kit.announcesInputs {
+            let hexadecimal = pieces.map { $0.map(twoDigits).joined() }.joined(separator: " | ")
+            writeToStandardError("\(side) decodes \(what()): \(hexadecimal)\n")
+        }
+        var link = ConformanceLink(codec(of: side), limit: kit.maximumFrameSize, sent: sent)
+        for piece in pieces { link.receive(piece) }
+        if ends { link.end() }
+        return link
+    }
+
+    /// As above; what the codec must never do is reported.
+    mutating func feedChecked(
+        _ pieces: [ArraySlice<UInt8>],
+        to side: Side,
+        sent: [Frame] = [],
+        ends: Bool = false,
+        as what: @autoclosure () -> String
+    ) -> ConformanceLink {
+        let link = feed(pieces, to: side, sent: sent, ends: ends, as: what())
+        if let fault = link.fault { violate(fault.rule, "\(what()): \(fault.message)", pieces.joined()) }
+        return link
+    }
+}
+
+/// One sample as the bytes that one side receives, and the frames that it makes of them.
+struct ConformanceStream {
+    let name: String
+    let receiver: CodecConformance.Side
+    /// What the receiver has sent before.
+    let sent: [Frame]
+    let bytes: [UInt8]
+    let frames: [Frame]
+    /// How many bytes were taken when each of `frames` was complete.
+    let ends: [Int]
+    /// Whether the end of the connection completes the last frame.
+    let endsWithConnection: Bool
+
+    /// Whether other frames can follow.
+    var canBeFollowed: Bool { !endsWithConnection && !frames.contains { $0.endsLink || $0.kind == .goAway } }
+
+    /// The frames that are complete within the first `count` bytes.
+    func frames(within count: Int) -> ArraySlice<Frame> { frames.prefix(ends.count { $0 <= count }) }
+}

@@ -1,0 +1,221 @@
+import Trunkline
+
+/// How fast frames become bytes and bytes become frames, without any socket, and how fast checksums are.
+struct CodecBench {
+    /// A protocol, by the name that the table has for it.
+    struct Format {
+        let name: String
+        let codec: any FrameCodec
+    }
+
+    /// What one measurement came to.
+    struct Speed {
+        var frames = 0
+        var bytes = 0
+        /// Nanoseconds of processor time: there is nothing to wait for, and what else runs is of no interest.
+        var time: UInt64 = 0
+        /// Negative where they are not counted.
+        var allocations = 0
+
+        var framesPerSecond: Double { Double(frames) / Double(time) * 1e9 }
+        /// Of everything on the wire, headers included.
+        var gigabytesPerSecond: Double { Double(bytes) / Double(time) }
+        var allocationsPerFrame: Double { Double(allocations) / Double(frames) }
+    }
+
+    static let standard = "standard"
+    static let byHand = "by hand"
+
+    static let formats: [Format] =
+        [
+            Format(name: standard, codec: .standard),
+            Format(name: byHand, codec: HandWrittenCodec()),
+        ]
+        + ((try? FrameLayout.extended).map { [Format(name: "extended", codec: $0)] } ?? [])
+        + [
+            Format(name: "delimited", codec: .delimited(by: "\r\n", maximumFrameSize: 1 << 20)),
+            Format(name: "length-prefixed", codec: .lengthPrefixed(UInt32.self)),
+            Format(name: "… with a serial", codec: .lengthPrefixed(.varint).serial(at: 0, UInt32.self)),
+        ]
+
+    static let bodySizes = [64, 4096, 65536]
+
+    static let checksums: [Checksum] = [.adler32, .crc32, .crc32c, .fletcher16, .md5, .sha256]
+
+    /// How many bytes of frames are worked off in one go, as the client does with what one read brings.
+    private static let batchSize = 128 * 1024
+
+    private let rounds: Int
+    /// Of each measurement, nanoseconds.
+    private let duration: UInt64
+
+    init(isQuick: Bool) {
+        rounds = isQuick ? 3 : 7
+        duration = isQuick ? 10_000_000 : 20_000_000
+    }
+
+    /// Measures everything, in rounds in which all take turns, and returns the tables.
+    func run() throws -> String {
+        var table = CodecTable(rounds: rounds)
+        for _ in 0..<rounds {
+            for size in Self.bodySizes {
+                for format in Self.formats {
+                    let batch = try Batch(of: format.codec, bodySize: size, batchSize: Self.batchSize)
+                    table.decoding[size, default: [:]][format.name, default: []].append(try decode(batch))
+                    table.encoding[size, default: [:]][format.name, default: []].append(try encode(batch))
+                }
+            }
+            for checksum in Self.checksums {
+                guard let speed = compute(checksum) else { continue }
+                table.checksums[checksum.description, default: []].append(speed)
+            }
+        }
+        return table.text
+    }
+
+    private func decode(_ batch: Batch) throws -> Speed {
+        let received = ReceiveBuffer(batch.bytes)
+        var codec = batch.codec
+        var frames: [Frame] = []
+        frames.reserveCapacity(batch.frames.count)
+        return try measure {
+            var input = received
+            frames.removeAll(keepingCapacity: true)
+            try codec.decodeAll(&input, into: &frames)
+            guard frames.count == batch.frames.count else { throw BenchError("\(frames.count) frames decoded") }
+            return (frames.count, batch.bytes.count)
+        }
+    }
+
+    private func encode(_ batch: Batch) throws -> Speed {
+        var output = SendBuffer()
+        var codec = batch.codec
+        return try measure {
+            for frame in batch.frames { try codec.encode(frame, into: &output) }
+            output.reset()
+            return (batch.frames.count, batch.bytes.count)
+        }
+    }
+
+    /// `nil` for a checksum that this system cannot compute.
+    private func compute(_ checksum: Checksum) -> Speed? {
+        let bytes = Bytes((0..<65536).map { UInt8(truncatingIfNeeded: $0) })
+        guard checksum.bytes(of: bytes) != nil else { return nil }
+        return measure {
+            _ = checksum.bytes(of: bytes)
+            return (1, bytes.count)
+        }
+    }
+
+    /// Does `work` until the time is over, after some of it for warming up.
+    private func measure<Failure: Error>(
+        _ work: () throws(Failure) -> (frames: Int, bytes: Int)
+    ) throws(Failure) -> Speed {
+        // So often before each look at the clock that looking does not matter.
+        var repetitions = 1
+        while true {
+            let start = processorNow()
+            for _ in 0..<repetitions { _ = try work() }
+            if processorNow() - start > duration / 20 { break }
+            repetitions *= 2
+        }
+        let allocations = Usage.now.allocations
+        let start = processorNow()
+        var speed = Speed()
+        repeat {
+            for _ in 0..<repetitions {
+                let (frames, bytes) = try work()
+                speed.frames += frames
+                speed.bytes += bytes
+            }
+            speed.time = processorNow() - start
+        } while speed.time < duration
+        speed.allocations = allocations < 0 ? -1 : Usage.now.allocations - allocations
+        return speed
+    }
+}
+
+/// Frames of one format, and their bytes.
+private struct Batch {
+    let codec: any FrameCodec
+    /// As the client sends them.
+    let frames: [Frame]
+    /// As the client receives them.
+    let bytes: [UInt8]
+
+    init(of codec: any FrameCodec, bodySize: Int, batchSize: Int) throws {
+        self.codec = codec
+        // Letters, so that no delimiter is among them.
+        let body = Bytes((0..<bodySize).map { UInt8(97 + $0 % 26) })
+        let count = max(1, batchSize / (bodySize + 16))
+        frames = (0..<count).map { Frame(.request, type: 0x410, serial: UInt64(50 + $0), body: body) }
+        var output = SendBuffer()
+        var server = codec.serverSide()
+        for frame in frames {
+            try server.encode(Frame(.response, type: frame.type, serial: frame.serial, body: body), into: &output)
+        }
+        bytes = output.bytes
+    }
+}
+
+/// The results as people read them.
+struct CodecTable {
+    /// By the size of the body and the name of the format, one for each round.
+    var decoding: [Int: [String: [CodecBench.Speed]]] = [:]
+    var encoding: [Int: [String: [CodecBench.Speed]]] = [:]
+    var checksums: [String: [CodecBench.Speed]] = [:]
+    let rounds: Int
+
+    init(rounds: Int) { self.rounds = rounds }
+
+    private static let widths = [16, 8, 11, 7, 12, 11, 12, 7, 12, 11]
+
+    var text: String {
+        var lines = [
+            machineDescription(),
+            "codecs alone, one thread, no socket; medians of \(rounds) rounds; GB/s of all bytes on the wire", "",
+            aligned(["", "", "decode", "", "", "", "encode", "", "", ""], Self.widths),
+            aligned(
+                ["format", "body"]
+                    + Array(repeating: ["frames/s", "GB/s", "alloc/frame", "× by hand"], count: 2).joined(),
+                Self.widths
+            ),
+        ]
+        for size in CodecBench.bodySizes {
+            for format in CodecBench.formats {
+                let speeds = [decoding, encoding].flatMap { figures($0[size] ?? [:], format.name) }
+                lines.append(aligned([format.name, Table.size(size)] + speeds, Self.widths))
+            }
+            lines.append("")
+        }
+        lines.append(aligned(["checksum", "64 KiB", "", "GB/s"], Self.widths))
+        for checksum in CodecBench.checksums {
+            let speeds = checksums[checksum.description] ?? []
+            let speed = speeds.isEmpty ? "n/a" : decimal(median(speeds.map(\.gigabytesPerSecond)), places: 2)
+            lines.append(aligned([checksum.description, "", "", speed], Self.widths))
+        }
+        let ratios = CodecBench.bodySizes.flatMap { size in
+            [decoding, encoding].map { ratio($0[size] ?? [:], CodecBench.standard) }
+        }
+        let slowest = decimal(ratios.min() ?? 0, places: 2)
+        lines += ["", "The declared standard layout reaches \(slowest) × the hand-written codec's speed, or more."]
+        return lines.joined(separator: "\n")
+    }
+
+    private func figures(_ speeds: [String: [CodecBench.Speed]], _ format: String) -> [String] {
+        let own = speeds[format] ?? []
+        let allocations = own.filter { $0.allocations >= 0 }.map(\.allocationsPerFrame)
+        return [
+            decimal(median(own.map(\.framesPerSecond)), places: 0),
+            decimal(median(own.map(\.gigabytesPerSecond)), places: 2),
+            allocations.isEmpty ? "n/a" : decimal(median(allocations), places: 2),
+            decimal(ratio(speeds, format), places: 2),
+        ]
+    }
+
+    /// How fast `format` is, with the hand-written codec in the same round as the unit.
+    private func ratio(_ speeds: [String: [CodecBench.Speed]], _ format: String) -> Double {
+        let pairs = zip(speeds[format] ?? [], speeds[CodecBench.byHand] ?? [])
+        return median(pairs.map { $0.framesPerSecond / $1.framesPerSecond })
+    }
+}

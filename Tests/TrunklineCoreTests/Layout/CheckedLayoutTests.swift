@@ -1,0 +1,63 @@
+import Testing
+import TrunklineCore
+
+/// The preset `checked`, with bytes written by hand from its tables. Adler-32 of "abc" is 0x024d0127.
+struct CheckedLayoutTests {
+    static let layout = FrameLayout.checked
+    static let request = hex("00000003 00000032 00000003 616263 024d0127 00000003")
+    static let response = hex("00000003 00000032 000000c8 00000003 616263 024d0127 00000003")
+
+    @Test func requestHasNoCodeAndResponseHasOne() throws {
+        let request = Frame(.request, type: 3, serial: 50, body: "abc")
+        #expect(try Self.layout.encoded(request) == Self.request)
+        #expect(try Self.layout.serverSide().decoded(Self.request).frames == [request])
+        let response = Frame(.response, type: 3, serial: 50, status: 200, body: "abc")
+        #expect(try Self.layout.serverSide().encoded(response) == Self.response)
+        #expect(try Self.layout.decoded(Self.response).frames == [response])
+        #expect(Self.layout.matching == .serial(50...0xffff_ffff))
+    }
+
+    @Test func pingPushAndCancelHaveTheirTypes() throws {
+        let empty = hex("00000000 00000000 00000000 00000001 00000000")
+        #expect(try Self.layout.encoded(Frame(.ping)) == empty)
+        #expect(try Self.layout.serverSide().decoded(empty).frames == [Frame(.ping)])
+        let answer = hex("00000000 00000000 00000000 00000000 00000001 00000000")
+        #expect(try Self.layout.decoded(answer).frames == [Frame(.ping)])
+        let cancel = try #require(Self.layout.cancelFrame(for: 51, type: 3))
+        #expect(try Self.layout.encoded(cancel) == hex("00000002 00000033 00000000 00000001 00000002"))
+        let push = hex("00000001 00000000 00000000 00000003 616263 024d0127 00000001")
+        #expect(try Self.layout.decoded(push).frames == [Frame(.push, type: 1, body: "abc")])
+        #expect(try Self.layout.serverSide().encoded(Frame(.push, type: 1, body: "abc")) == push)
+    }
+
+    @Test func everyMistakeIsToldApart() {
+        #expect(Self.layout.refusal(of: hex("00000003 00000032 000000c8 01000000")) == .illegalLength)
+        #expect(Self.layout.refusal(of: replacing(17, in: Self.response)) == .checksumMismatch)
+        #expect(Self.layout.refusal(of: replacing(20, in: Self.response)) == .checksumMismatch)
+        #expect(Self.layout.refusal(of: replacing(26, in: Self.response)) == .repetitionMismatch)
+        let pushToTheServer = hex("00000001 00000000 00000000 00000001 00000001")
+        #expect(Self.layout.serverSide().refusal(of: pushToTheServer) == .unknownType)
+        #expect(Self.layout.refusal(of: Frame(.request, type: 1)) == .unknownType)
+        let empty = hex("00000003 00000032 000000c8 00000000 00000001 00000003")
+        #expect(Self.layout.refusal(of: empty) == nil)
+        #expect(Self.layout.requiringBody(inResponsesTo: 3...).refusal(of: empty) == .missingBody)
+    }
+
+    @Test func aCodeOtherThan200IsARejectionWithCodeAndBodyAndCostsNothing() throws {
+        let refused = hex("00000003 00000032 00000194 00000003 616263 024d0127 00000003")
+        let frame = try #require(Self.layout.decoded(refused).frames.first)
+        #expect(frame.isRejection && frame.status == 404 && frame.body == "abc" && frame.kind == .response)
+        // A server error explains itself by its code: it needs no body even where a body is required.
+        let bare = hex("00000003 00000032 00000194 00000000 00000001 00000003")
+        #expect(Self.layout.requiringBody(inResponsesTo: 3...).refusal(of: bare) == nil)
+    }
+
+    @Test func bodiesAreRequiredOfTheServerTooButOnlyForTheTypesThatAreNamed() {
+        let layout = Self.layout.requiringBody(inResponsesTo: 10...20)
+        let server = layout.serverSide()
+        #expect(server.refusal(of: Frame(.response, type: 10, status: 200)) == .missingBody)
+        #expect(server.refusal(of: Frame(.response, type: 9, status: 200)) == nil)
+        #expect(layout.refusal(of: Frame(.request, type: 10)) == nil)
+        #expect(layout.refusal(of: hex("00000000 00000000 00000000 00000000 00000001 00000000")) == nil)
+    }
+}

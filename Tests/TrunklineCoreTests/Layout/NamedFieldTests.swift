@@ -1,0 +1,91 @@
+import Testing
+import TrunklineCore
+
+extension Layouts {
+    /// Named bytes before and after the body, around numbers.
+    static let named = FrameLayout {
+        Field.bytes("token", 4)
+        Field.integer("version", UInt8.self, default: 1)
+        Field.serial(UInt32.self)
+        Field.length(UInt16.self, counting: .body)
+        Field.contentType(UInt8.self)
+        Field.body
+        Field.bytes("mark", 2, default: [0xAB, 0xCD])
+    }
+}
+
+struct NamedFieldTests {
+    @Test func bytesAreZerosOrTheirDefaultUnlessSet() throws {
+        var frame = Frame(.request, serial: 50, body: "x")
+        #expect(try Layouts.named.encoded(frame) == hex("00000000 01 00000032 0001 00 78 abcd"))
+        frame[bytes: "token"] = [1, 2, 3, 4]
+        frame[bytes: "mark"] = [5, 6]
+        frame["contentType"] = 2
+        let bytes = hex("01020304 01 00000032 0001 02 78 0506")
+        #expect(try Layouts.named.encoded(frame) == bytes)
+        frame["version"] = 1
+        #expect(try Layouts.named.serverSide().decoded(bytes).frames == [frame])
+        #expect(frame[bytes: "token"] == [1, 2, 3, 4] && frame["token"] == nil && frame[bytes: "version"] == nil)
+    }
+
+    /// Frames with the same fields were unequal when these had been set in another order.
+    @Test func theOrderInWhichFieldsAreSetDoesNotMatter() {
+        var (a, b) = (Frame(.request), Frame(.request))
+        a["x"] = 1
+        a[bytes: "y"] = [2]
+        b[bytes: "y"] = [2]
+        b["x"] = 1
+        #expect(a == b)
+        b["x"] = nil
+        #expect(a != b && b["x"] == nil)
+        b[bytes: "y"] = nil
+        #expect(b == Frame(.request))
+    }
+
+    @Test func wrongSizesKindsAndNamesAreRefused() {
+        func refusal(_ change: (inout Frame) -> Void) -> FrameError.Code? {
+            var frame = Frame(.request)
+            change(&frame)
+            return Layouts.named.refusal(of: frame)
+        }
+        #expect(refusal { $0[bytes: "token"] = [1, 2, 3] } == .malformed)
+        #expect(refusal { $0[bytes: "token"] = [1, 2, 3, 4, 5] } == .malformed)
+        #expect(refusal { $0["token"] = 1 } == .malformed)
+        #expect(refusal { $0[bytes: "version"] = [1] } == .malformed)
+        #expect(refusal { $0[bytes: "tokens"] = [1, 2, 3, 4] } == .malformed)
+        #expect(refusal { $0[bytes: "token"] = [1, 2, 3, 4] } == nil)
+    }
+}
+
+struct BodySizeTests {
+    @Test func bodiesHaveTheSizesThatTheLayoutAsksFor() throws {
+        let layout = FrameLayout {
+            Field.length(UInt8.self, counting: .wholeFrame)
+            Field.body(sizes: 2...4)
+        }
+        #expect(layout.refusal(of: hex("01")) == .missingBody)
+        #expect(layout.refusal(of: hex("02")) == .illegalLength)
+        #expect(layout.refusal(of: hex("05")) == nil)
+        #expect(layout.refusal(of: hex("06")) == .illegalLength)
+        #expect(layout.refusal(of: Frame(.request)) == .missingBody)
+        #expect(layout.refusal(of: Frame(.request, body: "1")) == .illegalLength)
+        #expect(layout.refusal(of: Frame(.request, body: "12345")) == .illegalLength)
+        #expect(try layout.encoded(Frame(.request, body: "12")) == hex("03 3132"))
+    }
+
+    @Test func eachDirectionCanHaveItsOwn() throws {
+        let layout = FrameLayout {
+            Field.length(UInt8.self, counting: .body)
+            Field.body(sizes: 4)
+        } response: {
+            Field.status(UInt8.self)
+            Field.length(UInt8.self, counting: .body)
+            Field.body(sizes: 1...)
+        }
+        #expect(try layout.encoded(Frame(.request, body: "1234")) == hex("04 31323334"))
+        #expect(layout.refusal(of: Frame(.request, body: "123")) == .illegalLength)
+        #expect(layout.refusal(of: hex("00 00")) == .missingBody)
+        #expect(layout.serverSide().refusal(of: hex("05")) == .illegalLength)
+        #expect(try layout.decoded(hex("07 01 61")).frames.map(\.isRejection) == [true])
+    }
+}

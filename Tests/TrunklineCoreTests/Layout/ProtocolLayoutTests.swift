@@ -1,0 +1,100 @@
+import Testing
+import TrunklineCore
+
+struct MemcachedByKindTests {
+    // The examples of BinaryProtocolRevamped, as in `MemcachedLayoutTests`.
+    @Test func publishedExamplesAreReadAndWritten() throws {
+        var request = Frame(.request, type: 0, serial: 0x32, body: "Hello")
+        request["keyLength"] = 5
+        #expect(try Protocols.memcached.encoded(request) == MemcachedLayoutTests.get)
+        let server = Protocols.memcached.serverSide()
+        let seen = try #require(server.decoded(MemcachedLayoutTests.get).frames.first)
+        #expect(seen.kind == .request && seen["keyLength"] == 5 && seen["vbucket"] == 0)
+        let answers = MemcachedLayoutTests.found + MemcachedLayoutTests.notFound
+        let frames = try Protocols.memcached.decoded(answers).frames
+        #expect(frames.map(\.kind) == [.response, .response] && frames.map(\.isRejection) == [false, true])
+        #expect(frames[0]["vbucket"] == nil && frames[1].status == 1)
+        #expect(try frames.flatMap { try server.encoded($0) } == answers)
+    }
+
+    @Test func theAnswerToANoOperationIsAPong() throws {
+        let ping = hex("80 0a 0000 00 00 0000 00000000 00000000 0000000000000000")
+        let pong = hex("81 0a 0000 00 00 0000 00000000 00000000 0000000000000000")
+        #expect(!Protocols.memcached.pongsLookLikePings)
+        #expect(try Protocols.memcached.encoded(Frame(.ping)) == ping)
+        #expect(try Protocols.memcached.decoded(pong).frames.map(\.kind) == [.pong])
+        let server = Protocols.memcached.serverSide()
+        #expect(try server.decoded(ping).frames.map(\.kind) == [.ping])
+        #expect(try server.encoded(Frame(.pong)) == pong)
+    }
+
+    @Test func anUnknownMagicIsRefused() {
+        #expect(Protocols.memcached.refusal(of: replacing(0, in: MemcachedLayoutTests.found)) == .unknownType)
+    }
+}
+
+struct ModbusLayoutTests {
+    // The PDUs are the examples of the Application Protocol Specification V1.1b3, sections 6.3 and 7.
+    static let request = hex("1501 0000 0006 ff 03 006b 0003")
+    static let response = hex("1501 0000 0009 ff 03 06 022b 0000 0064")
+    static let exception = hex("1502 0000 0003 ff 81 02")
+
+    @Test func requestAndResponseAreThePublishedBytes() throws {
+        let frame = Frame(.request, type: 3, serial: 0x1501, body: Bytes(hex("006b 0003")))
+        #expect(try Protocols.modbus.encoded(frame) == Self.request)
+        let seen = try #require(Protocols.modbus.serverSide().decoded(Self.request).frames.first)
+        #expect(seen.kind == .request && seen.type == 3 && seen["unit"] == 0xFF && seen.body == frame.body)
+        let response = try #require(Protocols.modbus.decoded(Self.response).frames.first)
+        #expect(response.kind == .response && !response.isRejection && response.serial == 0x1501)
+        #expect(response.body == Bytes(hex("06 022b 0000 0064")))
+        #expect(try Protocols.modbus.serverSide().encoded(response) == Self.response)
+        #expect(Protocols.modbus.matching == .serial(0...0xffff))
+    }
+
+    @Test func anExceptionIsARejectionWithTheTypeOfItsRequest() throws {
+        let exception = try #require(Protocols.modbus.decoded(Self.exception).frames.first)
+        #expect(exception.type == 1 && exception.isRejection && exception.body == [2])
+        #expect(try Protocols.modbus.serverSide().encoded(exception) == Self.exception)
+    }
+
+    @Test func badFramesAreRefused() {
+        #expect(Protocols.modbus.refusal(of: hex("1501 0001")) == .unexpectedBytes)
+        #expect(Protocols.modbus.refusal(of: hex("1501 0000 0001")) == .illegalLength)
+        #expect(Protocols.modbus.refusal(of: hex("1501 0000 00fe")) == nil)
+        #expect(Protocols.modbus.refusal(of: hex("1501 0000 00ff")) == .illegalLength)
+        #expect(Protocols.modbus.refusal(of: Frame(.request, type: 0x83)) == .unknownType)
+        let long = Bytes([UInt8](repeating: 0, count: 253))
+        #expect(Protocols.modbus.refusal(of: Frame(.request, type: 3, body: long)) == .illegalLength)
+    }
+}
+
+struct DNSLayoutTests {
+    // RFC 1035 prints no bytes; these are its section 4 put into practice: example.com, type A, class IN.
+    static let query = hex("001d 1234 0100 0001 0000 0000 0000 076578616d706c6503636f6d00 0001 0001")
+    static let answer = hex("001d 1234 8180 0001 0000 0000 0000 076578616d706c6503636f6d00 0001 0001")
+
+    @Test func queryAndAnswerDifferByOneBit() throws {
+        let frame = Frame(.request, serial: 0x1234, body: Bytes(Self.query.dropFirst(6)))
+        #expect(try Protocols.dns.encoded(frame) == Self.query)
+        let seen = try #require(Protocols.dns.serverSide().decoded(Self.query).frames.first)
+        #expect(seen.kind == .request && seen.serial == 0x1234 && seen["flags"] == 0x0100)
+        let answer = try #require(Protocols.dns.decoded(Self.answer).frames.first)
+        #expect(answer.kind == .response && answer["flags"] == 0x8180 && answer.body == frame.body)
+        var reply = Frame(.response, serial: 0x1234, body: frame.body)
+        reply["flags"] = 0x0180
+        #expect(try Protocols.dns.serverSide().encoded(reply) == Self.answer)
+    }
+
+    @Test func aQueryFromTheServerIsNoResponse() throws {
+        #expect(try Protocols.dns.decoded(Self.query).frames.map(\.kind) == [.push])
+    }
+
+    @Test func aMessageWithoutItsCountsIsRefused() {
+        #expect(Protocols.dns.refusal(of: hex("0003")) == .illegalLength)
+        #expect(Protocols.dns.refusal(of: hex("0004")) == .missingBody)
+        #expect(Protocols.dns.refusal(of: hex("000b")) == .illegalLength)
+        #expect(Protocols.dns.refusal(of: hex("000c")) == nil)
+        #expect(Protocols.dns.refusal(of: Frame(.request)) == .missingBody)
+        #expect(Protocols.dns.refusal(of: Frame(.request, body: "short")) == .illegalLength)
+    }
+}

@@ -1,0 +1,194 @@
+import Testing
+import TrunklineCore
+
+/// Roles that are more than a type number.
+struct RoleTests {
+    static let flagged = FrameLayout {
+        Field.type(UInt8.self)
+        Field.serial(UInt8.self)
+        Field.integer("flags", UInt8.self)
+        Field.integer("wait", UInt16.self)
+        Field.length(UInt8.self, counting: .body)
+        Field.body
+    }
+
+    @Test func aPartIsMarkedUntilTheLast() throws {
+        let layout = Self.flagged.roles(part: .bit(0, of: "flags"))
+        let server = layout.serverSide()
+        let parts = [Frame(.part, type: 3, serial: 9, body: "a"), Frame(.response, type: 3, serial: 9, body: "b")]
+        let bytes = try parts.flatMap { try server.encoded($0) }
+        #expect(bytes == hex("03 09 01 0000 01 61 03 09 00 0000 01 62"))
+        #expect(try layout.decoded(bytes).frames.map(\.kind) == [.part, .response])
+        // Where the bit says the opposite: "this is the last".
+        let last = Self.flagged.roles(part: .bit(0, of: "flags", isSet: false))
+        #expect(try last.decoded(bytes).frames.map(\.kind) == [.response, .part])
+        #expect(
+            try parts.flatMap { try last.serverSide().encoded($0) } == hex("03 09 00 0000 01 61 03 09 01 0000 01 62")
+        )
+    }
+
+    @Test func aPartCanBeMarkedByANumberATypeOrABitOfTheType() throws {
+        let counted = Self.flagged.roles(part: .field("wait", 1...))
+        let bytes = hex("03 09 00 0002 00 03 09 00 0000 00")
+        #expect(try counted.decoded(bytes).frames.map(\.kind) == [.part, .response])
+        #expect(try counted.serverSide().encoded(Frame(.part, type: 3, serial: 9)) == hex("03 09 00 0001 00"))
+        let typed = Self.flagged.roles(part: 7)
+        #expect(try typed.decoded(hex("07 09 00 0000 00 03 09 00 0000 00")).frames.map(\.kind) == [.part, .response])
+        #expect(typed.serverSide().refusal(of: Frame(.part, type: 3)) == .unknownType)
+        #expect(typed.serverSide().refusal(of: Frame(.response, type: 7)) == .unknownType)
+        let bit = Self.flagged.roles(part: .bit(7))
+        #expect(
+            try bit.decoded(hex("83 09 00 0000 00")).frames.map { [$0.kind == .part, $0.type == 3] } == [[true, true]]
+        )
+        #expect(try bit.serverSide().encoded(Frame(.part, type: 3, serial: 9)) == hex("83 09 00 0000 00"))
+    }
+
+    @Test func goAwaySaysForHowLong() throws {
+        let layout = Self.flagged.roles(goAway: 8, retryAfter: .seconds(in: "wait"))
+        let frames = try layout.decoded(hex("08 00 00 0102 00 08 00 00 0000 00 03 09 00 0005 00")).frames
+        #expect(frames.map(\.kind) == [.goAway, .goAway, .response])
+        #expect(layout.retryAfter(in: frames[0]) == .seconds(0x102))
+        #expect(layout.retryAfter(in: frames[1]) == nil)
+        let fast = Self.flagged.roles(goAway: .field("flags", 0x80...), retryAfter: .milliseconds(in: "wait"))
+        let farewell = try #require(fast.decoded(hex("03 00 81 0102 00")).frames.first)
+        #expect(farewell.kind == .goAway && fast.retryAfter(in: farewell) == .milliseconds(0x102))
+        #expect(try fast.serverSide().encoded(Frame(.goAway)) == hex("00 00 80 0000 00"))
+        #expect(Self.flagged.retryAfter(in: farewell) == nil)
+        #expect(layout.refusal(of: Frame(.request, type: 8)) == .unknownType)
+        #expect(Self.flagged.serverSide().refusal(of: Frame(.goAway, type: 8)) == .unknownType)
+    }
+
+    @Test func aHintBeyondAllTimeIsClamped() throws {
+        let layout = FrameLayout {
+            Field.type(UInt8.self)
+            Field.integer("wait", UInt64.self)
+            Field.length(UInt8.self, counting: .body)
+            Field.body
+        }
+        let frame = try #require(layout.decoded(hex("08 ffffffffffffffff 00")).frames.first)
+        #expect(layout.roles(goAway: 8, retryAfter: .seconds(in: "wait")).retryAfter(in: frame) == .seconds(Int64.max))
+    }
+
+    @Test func aPushCanBeMarkedByAFieldOrABit() throws {
+        let layout = Self.flagged.roles(push: .field("flags", 2))
+        #expect(try layout.decoded(hex("03 00 02 0000 00 03 09 01 0000 00")).frames.map(\.kind) == [.push, .response])
+        #expect(try layout.serverSide().encoded(Frame(.push, type: 3)) == hex("03 00 02 0000 00"))
+        var response = Frame(.response, type: 3)
+        response["flags"] = 2
+        #expect(layout.serverSide().refusal(of: response) == .unknownType)
+        let bit = Self.flagged.roles(push: .bit(7))
+        #expect(try bit.decoded(hex("83 00 00 0000 00")).frames.map(\.kind) == [.push])
+        #expect(try bit.serverSide().encoded(Frame(.push, type: 3)) == hex("83 00 00 0000 00"))
+    }
+
+    @Test func withAMarkOnResponsesPushesCanHaveTypesOfRequests() throws {
+        let layout = Self.flagged.roles(push: 3, response: .bit(7))
+        #expect(try layout.decoded(hex("83 09 00 0000 00 03 00 00 0000 00")).frames.map(\.kind) == [.response, .push])
+        #expect(layout.refusal(of: Frame(.request, type: 3)) == nil)
+        // Neither a response nor a push: the client counts it as unexpected.
+        #expect(try layout.decoded(hex("04 00 00 0000 00")).frames.map(\.kind) == [.request])
+    }
+
+    static let kinds = FrameLayout {
+        Field.kind(UInt8.self, [.request: 1, .response: 2, .part: 3, .push: 4, .goAway: 5])
+        Field.type(UInt8.self)
+        Field.length(UInt8.self, counting: .body)
+        Field.body
+    }
+    .roles(ping: 9, cancel: nil)
+
+    @Test func aFieldSaysWhatAFrameIsFor() throws {
+        let frames = try Self.kinds.decoded(hex("02 07 00 03 07 00 04 07 00 05 07 00 02 09 00 01 09 00 01 07 00"))
+            .frames
+        #expect(frames.map(\.kind) == [.response, .part, .push, .goAway, .pong, .ping, .request])
+        let bytes = try frames.flatMap { try Self.kinds.serverSide().encoded($0) }
+        #expect(bytes == hex("02 07 00 03 07 00 04 07 00 05 07 00 02 09 00 01 09 00 01 07 00"))
+        #expect(Self.kinds.refusal(of: hex("00 07 00")) == .unknownType)
+        #expect(try Self.kinds.encoded(Frame(.request, type: 7)) == hex("01 07 00"))
+    }
+
+    @Test func aClosureHasTheLastWordOnTheClientsSide() throws {
+        let layout = Self.flagged.roles(ping: 1) { frame in
+            switch frame["flags"] {
+            case 0: frame.kind
+            case 1: .push
+            default: nil
+            }
+        }
+        let bytes = hex("01 00 00 0000 00 03 09 00 0000 00 03 00 01 0000 00")
+        #expect(try layout.decoded(bytes).frames.map(\.kind) == [.ping, .response, .push])
+        #expect(layout.refusal(of: hex("03 00 02 0000 00")) == .unknownType)
+        #expect(try layout.serverSide().decoded(bytes).frames.map(\.kind) == [.ping, .request, .request])
+    }
+
+    @Test func typesThatTheProtocolDoesNotHaveAreRefusedBothWays() {
+        let layout = Self.flagged.roles(ping: 1, push: 2, requests: 3...5)
+        #expect(layout.refusal(of: hex("05 09 00 0000 00 01 00 00 0000 00 02 00 00 0000 00")) == nil)
+        #expect(layout.refusal(of: hex("06 09 00 0000 00")) == .unknownType)
+        #expect(layout.serverSide().refusal(of: hex("00 09 00 0000 00")) == .unknownType)
+        #expect(layout.refusal(of: Frame(.request, type: 6)) == .unknownType)
+        #expect(layout.serverSide().refusal(of: Frame(.response, type: 6)) == .unknownType)
+    }
+
+    @Test func aFailureBitNeedsNoStatus() throws {
+        let layout = Self.flagged.roles(failure: .bit(3, of: "flags"))
+        let bytes = hex("03 09 08 0000 00")
+        #expect(try layout.decoded(bytes).frames.map(\.isRejection) == [true])
+        #expect(try layout.serverSide().encoded(Frame(.response, type: 3, serial: 9, isRejection: true)) == bytes)
+        #expect(try layout.serverSide().decoded(bytes).frames.map(\.isRejection) == [false])
+    }
+}
+
+struct RoleMistakeTests {
+    private func role(_ layout: () throws -> FrameLayout) -> String? {
+        #expect(throws: LayoutError.self) { try layout() }?.field
+    }
+
+    @Test func everyRoleThatDoesNotFitIsNamed() {
+        let flagged = RoleTests.flagged
+        #expect(role { try flagged.validatingRoles(response: .bit(8)) } == "role response")
+        #expect(role { try flagged.validatingRoles(response: .bit(-1)) } == "role response")
+        #expect(role { try flagged.validatingRoles(response: .bit(0, of: "flag")) } == "role response")
+        #expect(role { try flagged.validatingRoles(push: .bit(8, of: "flags")) } == "role push")
+        #expect(role { try flagged.validatingRoles(push: .field("flags", 256...)) } == "role push")
+        #expect(role { try flagged.validatingRoles(part: 256) } == "role part")
+        #expect(role { try flagged.validatingRoles(goAway: .field("nothing", 1)) } == "role goAway")
+        #expect(role { try flagged.validatingRoles(retryAfter: .seconds(in: "wait")) } == "role retryAfter")
+        #expect(role { try flagged.validatingRoles(goAway: 1, retryAfter: .seconds(in: "x")) } == "role retryAfter")
+        #expect(role { try flagged.validatingRoles(failure: .bit(16, of: "wait")) } == "role failure")
+        #expect(role { try flagged.validatingRoles(requests: 3...256) } == "role requests")
+        #expect(role { try flagged.validatingRoles(response: .bit(7), failure: .bit(7)) } == "role failure")
+        #expect(role { try flagged.validatingRoles(ping: 0x81, response: .bit(7)) } == "role ping")
+        #expect(role { try flagged.validatingRoles(response: .bit(7), goAway: 0x81) } == "role goAway")
+        #expect(role { try RoleTests.kinds.validatingRoles(response: .bit(7)) } == "role response")
+        #expect(role { try Layouts.named.validatingRoles(part: .bit(0, of: "token")) } == "role part")
+        #expect(role { try Protocols.dns.validatingRoles(response: .bit(31)) } == "role response")
+    }
+
+    @Test func rolesLookAtBothLayouts() throws {
+        func layout(_ request: [Field], _ response: [Field]) throws -> FrameLayout {
+            let rest = [Field.length(UInt8.self, counting: .body), .body]
+            return try FrameLayout(validatingRequest: request + rest, response: response + rest)
+        }
+        let (narrow, wide) = ([Field.type(UInt8.self)], [Field.type(UInt16.self)])
+        #expect(role { try layout(wide, narrow).validatingRoles(ping: 256) } == "role ping")
+        #expect(role { try layout(wide, []).validatingRoles(ping: 1) } == "role ping")
+        #expect(role { try layout(wide, []).validatingRoles(push: 1) } == "role push")
+        #expect(role { try layout([.status(UInt8.self)], []).validatingRoles(success: 1) } == "role success")
+        #expect(role { try layout(wide, narrow).validatingRoles(response: .bit(8)) } == "role response")
+        let serials = ([Field.serial(UInt16.self)], [Field.serial(UInt8.self)])
+        #expect(role { try layout(serials.0, serials.1).validatingRoles(serials: 1...256) } == "role serials")
+        #expect(try layout(serials.0, serials.1).matching == .serial(1...255))
+        #expect(role { try layout(serials.0, []) } == "response serial")
+        #expect(role { try layout([], serials.1) } == "request serial")
+    }
+
+    @Test func pingsWithoutABodyDoNotFitALayoutThatAsksForOne() {
+        let layout = FrameLayout {
+            Field.type(UInt8.self)
+            Field.length(UInt8.self, counting: .body)
+            Field.body(sizes: 1...)
+        }
+        #expect(role { try layout.validatingRoles(ping: 1) } == "role ping")
+    }
+}

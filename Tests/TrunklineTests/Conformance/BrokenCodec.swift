@@ -1,0 +1,181 @@
+import Trunkline
+import TrunklineTesting
+
+/// A codec that can make one mistake of many: a type, a serial and a length byte, the body, and 0xEE.
+///
+/// Type 1 is a ping, 2 a pong, 3 a cancellation, 4 a push, all others are requests and responses.
+struct BrokenCodec: FrameCodec {
+    enum Mistake: CaseIterable {
+        case none
+        /// Reads beyond the bytes that are there.
+        case traps
+        /// Remembers of an incomplete frame what it will see again.
+        case splitState
+        /// Takes a frame for complete that lacks its last byte.
+        case offByOne
+        /// Refuses what is merely incomplete.
+        case impatient
+        /// Takes what is left for the body when the connection ends.
+        case acceptsHalf
+        /// Awaits what a header announces, whatever it is.
+        case unlimitedLength
+        /// Looks at the limit when the body is there.
+        case lateLimit
+        /// Encodes bodies that the other side refuses.
+        case unlimitedBody
+        /// Never refuses, never finds a frame.
+        case swallowsAll
+        /// Takes everything there is for one frame.
+        case losesTail
+        /// Keeps its state in an object.
+        case sharedState
+        /// Makes frames from nothing.
+        case emptyFrames
+        /// Counts its frames and says so.
+        case counts
+        /// Writes the length of all that is in the buffer.
+        case absoluteLength
+        /// Takes any byte for the constant.
+        case ignoresConstant
+        /// Writes the body's length modulo 256.
+        case injection
+        /// Drops a bit of the serial number.
+        case narrowSerial
+        /// Answers another request.
+        case wrongSerial
+        /// Sends its pings as requests.
+        case pingIsRequest
+        /// Says that pongs are pings although they differ.
+        case falseAlarm
+        /// Cancels by the type.
+        case wrongCancel
+        /// Drops the last byte of the body.
+        case lossy
+        /// Encodes other bytes than it is said to.
+        case wrongBytes
+    }
+
+    /// What all copies share: the mistake.
+    final class Shared: @unchecked Sendable {
+        var count: UInt64 = 0
+        var length: UInt8?
+    }
+
+    static let limit = 104
+    static let request = Frame(.request, type: 0x42, serial: 200, body: "question")
+    static let samples: [CodecConformance.Sample] = [
+        .init(request, bytes: [0x42, 200, 8] + Array("question".utf8) + [0xEE]),
+        .init(Frame(.response, type: 0x42, serial: 200, body: "an answer"), answering: request),
+        .init(Frame(.push, type: 4, body: "news")),
+        .bytes([0x42, 200, 0, 0xEE], are: nil, answering: [request]),
+        .refused([4, 0, 1, 7, 0xED], with: .unexpectedBytes),
+    ]
+
+    let mistake: Mistake
+    var isServer = false
+    var maximumBody = 100
+    private var seen = 0
+    private let shared = Shared()
+
+    init(_ mistake: Mistake, maximumBody: Int = 100) {
+        self.mistake = mistake
+        self.maximumBody = maximumBody
+    }
+
+    var matching: ResponseMatching { .serial(1...255) }
+
+    mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+        if mistake == .swallowsAll, input.count > 40 { return nil }
+        if mistake == .emptyFrames, input.count == 5 { return Frame(.push) }
+        guard let type = input.byte(at: 0), let serial = input.byte(at: 1), let announced = input.byte(at: 2) else {
+            if mistake == .splitState { seen += 1 }
+            return nil
+        }
+        let length = mistake == .sharedState ? shared.length ?? announced : announced
+        if mistake == .impatient, input.count < 5 { throw FrameError(.malformed, "too short") }
+        let isTooLong = length > maximumBody
+        if isTooLong, ![.unlimitedLength, .lateLimit].contains(mistake) {
+            throw FrameError(.illegalLength, "a body of \(length) bytes")
+        }
+        if mistake != .lateLimit { input.await(4 + Int(length)) }
+        if mistake == .offByOne, input.count == 3 + Int(length) {
+            return Frame(kind(type), type: UInt32(type), serial: UInt64(serial), body: input.take(3, Int(length), 0))
+        }
+        if mistake == .traps, length == 99 { return Frame(.push, body: Bytes([input.byte(at: 102)!])) }
+        guard let last = input.byte(at: 3 + Int(length)) else {
+            if mistake == .splitState { seen += 1 }
+            shared.length = length
+            return nil
+        }
+        shared.length = nil
+        if isTooLong, mistake == .lateLimit { throw FrameError(.illegalLength, "a body of \(length) bytes") }
+        guard last == 0xEE || mistake == .ignoresConstant else { throw FrameError(.unexpectedBytes, "byte \(last)") }
+        var body = input.take(3, Int(length), 1)
+        if mistake == .losesTail { input.skip(input.count) }
+        if mistake == .splitState, seen > 0 { body = "after \(seen) attempts" }
+        if mistake == .lossy { body = Bytes(body.dropLast()) }
+        var frame = Frame(kind(type), type: UInt32(type), serial: number(serial), body: body)
+        if mistake == .counts {
+            shared.count += 1
+            frame["count"] = shared.count
+        }
+        return frame
+    }
+
+    private func number(_ serial: UInt8) -> SerialNumber {
+        if mistake == .wrongSerial, !isServer, serial > 0 { return 9 }
+        return SerialNumber(serial)
+    }
+
+    mutating func decodeEnd(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+        guard mistake == .acceptsHalf, input.count > 3 else { return nil }
+        return Frame(.push, body: input.take(3, input.count - 3, 0))
+    }
+
+    private func kind(_ type: UInt8) -> Frame.Kind {
+        switch type {
+        case 1: mistake == .pingIsRequest ? .request : .ping
+        case 2: .pong
+        case 3: .cancel
+        case 4: .push
+        default: isServer ? .request : .response
+        }
+    }
+
+    mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        var size = frame.body.count
+        guard size <= maximumBody || [.unlimitedBody, .injection].contains(mistake), mistake == .injection || size < 256
+        else { throw FrameError(.illegalLength, "a body of \(size) bytes") }
+        if mistake == .absoluteLength { size += output.bytes.isEmpty ? 0 : 1 }
+        output.append(mistake == .wrongBytes ? UInt8(frame.type) ^ 0x10 : UInt8(frame.type))
+        let serial = UInt8(truncatingIfNeeded: frame.serial)
+        output.append(mistake == .narrowSerial && serial == 255 ? 127 : serial)
+        output.append(UInt8(truncatingIfNeeded: mistake == .injection && size > 20 ? size - 20 : size))
+        output.append(frame.body)
+        output.append(0xEE)
+    }
+
+    func ping(number: UInt64) -> Frame? { Frame(.ping, type: 1) }
+    func pong(answering ping: Frame) -> Frame? { Frame(.pong, type: 2) }
+    var pongsLookLikePings: Bool { mistake == .falseAlarm }
+
+    func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? {
+        Frame(.cancel, type: 3, serial: mistake == .wrongCancel ? SerialNumber(type) : serial)
+    }
+
+    func serverSide() -> any FrameCodec {
+        var server = self
+        server.isServer = true
+        return server
+    }
+}
+
+extension ReceiveBuffer {
+    /// Takes `count` bytes that come after `before` others, and `after` more; they are there.
+    fileprivate mutating func take(_ before: Int, _ count: Int, _ after: Int) -> Bytes {
+        skip(before)
+        let bytes = readBytes(count) ?? Bytes()
+        skip(after)
+        return bytes
+    }
+}

@@ -1,0 +1,32 @@
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// The kit sees every mistake, and calls it what it is.
+struct BrokenCodecTests {
+    private func check(_ mistake: BrokenCodec.Mistake) -> CodecConformance.Report {
+        let codec = BrokenCodec(mistake)
+        var kit = CodecConformance(of: codec, samples: BrokenCodec.samples, maximumFrameSize: BrokenCodec.limit)
+        kit.relaxed = BrokenCodec(mistake, maximumBody: 200)
+        kit.garbageInputs = 500
+        return kit.check()
+    }
+
+    @Test func codecWithoutMistakeBreaksNoRule() {
+        let report = check(.none)
+        #expect(report.violations.isEmpty && report.unchecked.isEmpty, "\(report)")
+    }
+
+    @Test(arguments: [
+        (BrokenCodec.Mistake.splitState, CodecConformance.Rule.split), (.offByOne, .truncation),
+        (.impatient, .truncation), (.acceptsHalf, .truncation), (.unlimitedLength, .limit), (.lateLimit, .limit),
+        (.unlimitedBody, .limit), (.swallowsAll, .limit), (.losesTail, .merge), (.sharedState, .copies),
+        (.emptyFrames, .progress), (.counts, .determinism), (.absoluteLength, .append), (.ignoresConstant, .refusal),
+        (.injection, .roundTrip), (.narrowSerial, .matching), (.wrongSerial, .matching), (.pingIsRequest, .heartbeat),
+        (.falseAlarm, .heartbeat), (.wrongCancel, .cancellation), (.lossy, .roundTrip), (.wrongBytes, .vector),
+    ])
+    func mistakeIsReportedByItsRule(mistake: BrokenCodec.Mistake, rule: CodecConformance.Rule) {
+        let report = check(mistake)
+        #expect(report.violations.contains { $0.rule == rule }, "\(mistake): \(report)")
+    }
+}
