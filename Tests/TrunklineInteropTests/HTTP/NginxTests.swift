@@ -109,6 +109,33 @@ struct NginxTests {
         }
     }
 
+    /// A hundred million bytes, of which few are in memory at a time.
+    @Test func aLargeFileIsReadAsItComes() async throws {
+        let count = 100_000_000
+        try await withServer(speaking: HTTP1Codec(host: "nginx.test") { $0.maximumBodySize = count }) {
+            server,
+            client in
+            try server.writeFile("large", count: count)
+            for path in ["/large", "/chunked/large"] {
+                var (offset, head): (Int, HTTP1Response?) = (0, nil)
+                for try await part in client.stream(try Request(HTTP1Request(.get, path))) {
+                    guard head != nil else {
+                        head = try HTTP1Response(part)
+                        continue
+                    }
+                    let expected = NginxServer.content(at: offset, count: part.body.count)
+                    guard Data(part.body) == expected else {
+                        Issue.record("other content from byte \(offset) on")
+                        return
+                    }
+                    offset += part.body.count
+                }
+                #expect(offset == count && head?.status == 200)
+            }
+            #expect(await client.statistics.connection.links == 1)
+        }
+    }
+
     /// The server asks for the content first: 100 is no answer.
     @Test func interimResponsesAreSkipped() async throws {
         try await withServer { server, client in
@@ -144,7 +171,7 @@ struct NginxTests {
     @Test func requestsBehindTheLastResponseAreSentAgain() async throws {
         try await withServer({ $0.requests.maximumInFlight = 16 }) { _, client in
             let requests = try (0..<10_000).map { try number($0, at: "/few") }
-            let results = await client.send(all: requests, retry: .idempotent())
+            let results = await client.send(all: requests, retry: .idempotent(attempts: 10))
             for (index, result) in results.enumerated() { #expect(try text(result) == "\(index)") }
             let statistics = await client.statistics
             #expect(statistics.connection.disconnects[.goAway] == 100 && statistics.retriesRefused == 0)
