@@ -17,6 +17,20 @@ enum FuzzCodecs {
         ),
     ]
 
+    /// A server that answers a HEAD request between two others.
+    static let http: [FuzzProtocol] = [limited(partSize: 0), limited(partSize: 4096)]
+
+    private static func limited(partSize: Int) -> FuzzProtocol {
+        let codec = HTTP1Codec(host: "h") {
+            ($0.maximumHeadSize, $0.maximumBodySize, $0.maximumFields, $0.partSize) = (200, 300, 8, partSize)
+        }
+        let requests = [HTTP1Request.Method.get, .head, .post].map { Frame(.request, type: $0.type) }
+        // Host and Content-Length are added where they were missing, and chunks taken off.
+        var http = FuzzProtocol(codec, limit: 1200, sent: requests, isReversible: false)
+        http.joinsParts = true
+        return http
+    }
+
     static let redis: [FuzzProtocol] = [
         FuzzProtocol(RESPCodec(version: 3, maximumSize: 2000), limit: 70_000),
         FuzzProtocol(RESPCodec(version: 2, maximumSize: 2000), limit: 70_000),

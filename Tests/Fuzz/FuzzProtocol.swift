@@ -9,6 +9,8 @@ struct FuzzProtocol: Sendable {
     var sent: [Frame] = []
     /// Whether what was decoded can be encoded and decoded again.
     var isReversible = true
+    /// Whether parts end where the bytes were cut.
+    var joinsParts = false
 
     init(_ client: any FrameCodec, limit: Int, sent: [Frame] = [], isReversible: Bool = true) {
         self.client = client
@@ -43,7 +45,7 @@ struct FuzzProtocol: Sendable {
     }
 
     private func link(_ codec: any FrameCodec, _ pieces: [ArraySlice<UInt8>], ends: Bool = true) -> ConformanceLink {
-        var link = ConformanceLink(codec, limit: limit, sent: sent)
+        var link = ConformanceLink(codec, limit: limit, sent: sent, joinsParts: joinsParts)
         for piece in pieces { link.receive(piece) }
         if ends { link.end() }
         if let fault = link.fault { fatalError("\(fault.rule): \(fault.message)") }

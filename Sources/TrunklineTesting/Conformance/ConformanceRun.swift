@@ -92,7 +92,7 @@ struct ConformanceRun {
         as what: @autoclosure () -> String
     ) -> ConformanceLink {
         announce(what(), pieces, to: side)
-        var link = ConformanceLink(codec(of: side), limit: kit.maximumFrameSize, sent: sent)
+        var link = ConformanceLink(codec(of: side), limit: kit.maximumFrameSize, sent: sent, joinsParts: kit.joinsParts)
         for piece in pieces { link.receive(piece) }
         if ends { link.end() }
         return link
