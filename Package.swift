@@ -51,7 +51,11 @@ let package = Package(
             dependencies: ["Trunkline", "TrunklineTesting", "TrunklineCore", "TrunklineIO"],
             swiftSettings: settings
         ),
-        .testTarget(name: "TrunklineInteropTests", dependencies: ["Trunkline"], swiftSettings: settings),
+        .testTarget(
+            name: "TrunklineInteropTests",
+            dependencies: ["Trunkline", "TrunklineTesting"],
+            swiftSettings: settings
+        ),
     ]
 )
 

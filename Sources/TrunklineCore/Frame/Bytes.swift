@@ -23,7 +23,10 @@ public struct Bytes: Sendable {
 
     /// A copy of the bytes of `sequence`.
     @inlinable
-    public init(_ sequence: some Sequence<UInt8>) { self.init(Array(sequence)) }
+    public init(_ sequence: some Sequence<UInt8>) {
+        // In one piece where it can be: an array takes any sequence but its own kind byte by byte.
+        self.init(sequence.withContiguousStorageIfAvailable { unsafe Array($0) } ?? Array(sequence))
+    }
 
     /// The UTF-8 bytes of `text`.
     @inlinable
@@ -73,6 +76,24 @@ extension Bytes: RandomAccessCollection {
         try unsafe storage.withUnsafeBufferPointer { all in
             try unsafe body(UnsafeBufferPointer(rebasing: all[start..<start + count]))
         }
+    }
+}
+
+extension Bytes {
+    /// Copies the bytes in one piece for `Array(bytes)` and `array += bytes`, which would else take them one by one.
+    @inlinable
+    public func _copyContents(
+        initializing buffer: UnsafeMutableBufferPointer<UInt8>
+    ) -> (Iterator, UnsafeMutableBufferPointer<UInt8>.Index) {
+        let fitting = Swift.min(count, buffer.count)
+        unsafe withUnsafeBytes { bytes in
+            unsafe UnsafeMutableRawBufferPointer(buffer).copyMemory(
+                from: UnsafeRawBufferPointer(rebasing: bytes[..<fitting])
+            )
+        }
+        // The caller goes on with the iterator where the buffer is full: it has what did not fit.
+        let rest = Bytes(sharing: storage, in: start + fitting..<start + count)
+        return (rest.makeIterator(), fitting)
     }
 }
 
