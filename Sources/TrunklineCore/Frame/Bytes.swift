@@ -77,6 +77,19 @@ extension Bytes: RandomAccessCollection {
             try unsafe body(UnsafeBufferPointer(rebasing: all[start..<start + count]))
         }
     }
+
+    /// Copies in one go what the standard library would copy byte by byte (`array.append(contentsOf: bytes)`).
+    @inlinable
+    public func _copyContents(
+        initializing memory: UnsafeMutableBufferPointer<UInt8>
+    ) -> (IndexingIterator<Bytes>, Int) {
+        let copied = Swift.min(memory.count, count)
+        unsafe storage.withUnsafeBufferPointer { all in
+            _ = unsafe memory.initialize(fromContentsOf: all[start..<start + copied])
+        }
+        let rest = Bytes(sharing: storage, in: start + copied..<start + count)
+        return (IndexingIterator(_elements: rest), copied)
+    }
 }
 
 extension Bytes {
