@@ -92,24 +92,6 @@ extension Bytes: RandomAccessCollection {
     }
 }
 
-extension Bytes {
-    /// Copies the bytes in one piece for `Array(bytes)` and `array += bytes`, which would else take them one by one.
-    @inlinable
-    public func _copyContents(
-        initializing buffer: UnsafeMutableBufferPointer<UInt8>
-    ) -> (Iterator, UnsafeMutableBufferPointer<UInt8>.Index) {
-        let fitting = Swift.min(count, buffer.count)
-        unsafe withUnsafeBytes { bytes in
-            unsafe UnsafeMutableRawBufferPointer(buffer).copyMemory(
-                from: UnsafeRawBufferPointer(rebasing: bytes[..<fitting])
-            )
-        }
-        // The caller goes on with the iterator where the buffer is full: it has what did not fit.
-        let rest = Bytes(sharing: storage, in: start + fitting..<start + count)
-        return (rest.makeIterator(), fitting)
-    }
-}
-
 extension Bytes: Hashable {
     /// Whether both hold the same bytes.
     public static func == (a: Bytes, b: Bytes) -> Bool {
