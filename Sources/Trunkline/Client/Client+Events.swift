@@ -15,7 +15,7 @@ extension Client: @preconcurrency ConnectionOwner {
                 } else if frame.kind == .goAway {
                     farewell = frame
                 } else {
-                    receive(frame)
+                    receive(frame, in: session)
                 }
             }
             // After the frames that came with it, which belong to the link that is left now.
@@ -31,7 +31,7 @@ extension Client: @preconcurrency ConnectionOwner {
                 } else if frame.kind == .part {
                     take(exchange.take(frame, on: session, positions, at: loop.turnTime))
                 } else if frame.kind != .ping, frame.kind != .pong, frame.kind != .goAway {
-                    receive(frame)
+                    receive(frame, in: session)
                 }
             }
             if isLast { connection.assumeIsolated { $0.endRetired(session) } }
@@ -40,7 +40,9 @@ extension Client: @preconcurrency ConnectionOwner {
             for ticket in tickets { exchange.written(ticket) }
         case .refused(let refusals):
             for (ticket, error) in refusals { exchange.refused(ticket, error) }
-        case .ready: linkEstablished()
+        case .ready(let session):
+            self.session = session
+            linkEstablished()
         case .unavailable: giveUp()
         case .closed: closed()
         }
@@ -50,10 +52,12 @@ extension Client: @preconcurrency ConnectionOwner {
     func hasUnanswered(at positions: Range<OutboundPosition>) -> Bool { exchange.table.hasUnanswered(at: positions) }
 
     /// A frame that is no response.
-    private func receive(_ frame: Frame) {
+    private func receive(_ frame: Frame, in session: UInt64) {
         switch frame.kind {
         case .push:
             exchange.count(\.pushes)
+            var frame = frame
+            frame.session = session
             for channel in channels where channel.wants(frame) { channel.offer(frame) }
             if channels.contains(where: \.suspendsReading) { updateReading() }
         case .ping, .pong:
@@ -116,7 +120,9 @@ extension Client: @preconcurrency ConnectionOwner {
     }
 
     func connectionRetired(_ session: UInt64, before unstarted: OutboundPosition) -> Int {
-        exchange.retire(session, before: unstarted)
+        let left = exchange.retire(session, before: unstarted)
+        endLinkbound(nil, TransportError.closedByUs) { $0.session != nil }
+        return left
     }
 
     func retiredLinkLost(

@@ -65,12 +65,32 @@ extension Client {
         _ = try await outcome(of: request.frame, timeout, retry, waitsForReady, expectsResponse: false).get()
     }
 
+    /// Sends `request` as a one-way message on the very link on which `push` was received: an acknowledgement.
+    ///
+    /// As `post`, but never on another link, where the server could take it for the acknowledgement of another message:
+    /// when that link is gone or was left, it fails with `connectionLost`, fate `notSent`. There is nothing to be done
+    /// about that as a rule: the server sends the message again. `invalidRequest` when `push` is no push of a client.
+    ///
+    /// - Parameter timeout: As in `send`: it waits while the server is slow to read.
+    public nonisolated func post(
+        _ request: Request,
+        answering push: Frame,
+        timeout: Duration? = nil
+    ) async throws(ClientError) {
+        guard push.session != 0 else {
+            throw ClientError(.invalidRequest, .notSent, "what is to be answered was not received as a push")
+        }
+        let session = push.session
+        _ = try await outcome(of: request.frame, timeout, .never, false, expectsResponse: false, session: session).get()
+    }
+
     nonisolated func outcome(
         of frame: Frame,
         _ timeout: Duration?,
         _ retry: RetryPolicy?,
         _ waitsForReady: Bool,
-        expectsResponse: Bool
+        expectsResponse: Bool,
+        session: UInt64? = nil
     ) async -> Outcome {
         if Task.isCancelled { return .failure(.cancelledUnsent) }
         let limit = timeout ?? options.requests.timeout
@@ -84,7 +104,8 @@ extension Client {
                     waitsForReady: waitsForReady,
                     frame,
                     deadline: deadline,
-                    expectsResponse: expectsResponse
+                    expectsResponse: expectsResponse,
+                    session: session
                 )
                 mailbox.postRequest(.send(ticket, frame, waiter, deadline: deadline, expectsResponse: expectsResponse))
                 // A cancellation since the handler was installed came before the request and was taken for a late one.

@@ -39,6 +39,8 @@ public actor Client {
     /// The end of draining.
     var drainDeadline: Instant?
     var hadLink = false
+    /// The number of the latest link's session; 0 before the first.
+    var session: UInt64 = 0
     /// The endpoint of the latest link.
     var lastEndpoint: Endpoint?
     /// Whether there is a share of failed requests from which on the endpoint is left.

@@ -56,12 +56,12 @@ extension Exchange {
 
     /// The requests that end with their link although nothing of them was written. Those that had started on a link
     /// that was left are still under way there.
-    var linkbound: [Ticket] {
+    func linkbound(where isMeant: (Terms) -> Bool) -> [Ticket] {
         guard hasLinkbound else { return [] }
         return table.tickets.filter { ticket in
             guard let entry = table[ticket], let terms = entry.waiter.terms else { return false }
             let isElsewhere = entry.position != 0 && entry.position < table.retiredEnd
-            return terms.endsWithItsLink && terms.restsUntil == nil && !isElsewhere
+            return terms.endsWithItsLink && isMeant(terms) && terms.restsUntil == nil && !isElsewhere
         }
     }
 

@@ -21,15 +21,17 @@ enum Waiter: Sendable {
         waitsForReady: Bool,
         _ frame: borrowing Frame,
         deadline: Instant?,
-        expectsResponse: Bool
+        expectsResponse: Bool,
+        session: UInt64? = nil
     ) -> Waiter {
-        if case .ifUnsent = retry, waitsForReady { return self }
+        if case .ifUnsent = retry, waitsForReady, session == nil { return self }
         let terms = Terms(
             retry,
             waitsForReady: waitsForReady,
             frame: copy frame,
             deadline: deadline,
-            expectsResponse: expectsResponse
+            expectsResponse: expectsResponse,
+            session: session
         )
         return .particular(self, terms)
     }

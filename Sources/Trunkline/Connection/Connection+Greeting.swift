@@ -19,13 +19,23 @@ extension Connection {
             var failure: (any Error)?
             do {
                 try await options.greeting.perform?(greeter)
-                if !subscriptions.isEmpty { try await options.greeting.restore(greeter, subscriptions) }
+                if !subscriptions.isEmpty, await greeter.connection.isToRestore(session) {
+                    try await options.greeting.restore(greeter, subscriptions)
+                }
             } catch {
                 failure = error
             }
             await greeter.connection.greetingEnded(session, failure)
         }
         return true
+    }
+
+    func keepSubscriptions(_ session: UInt64) {
+        if greeting?.session == session { greeting?.keepsSubscriptions = true }
+    }
+
+    private func isToRestore(_ session: UInt64) -> Bool {
+        greeting?.session == session && greeting?.keepsSubscriptions == false
     }
 
     private func greetingEnded(_ session: UInt64, _ failure: (any Error)?) {
@@ -79,10 +89,11 @@ extension Connection {
         }
         guard let greeting else { return }
         if !expired, loop.now < greeting.deadline { return arm(at: greeting.nextDeadline) }
-        let message =
+        var message =
             expired
             ? "a request of the greeting had no answer in time"
             : "the greeting did not end within \(options.greeting.timeout)"
+        if !greeting.mayRead { message += "; \(greeting.inbox.count) frames that it has not asked for came before" }
         greetingFailed(session, TransportError(.timedOut, message))
     }
 

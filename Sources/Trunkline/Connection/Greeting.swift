@@ -22,8 +22,12 @@ struct Greeting {
     /// The server has said that it answers nothing more on this link.
     var hasLastResponse = false
 
-    /// Whether more may be read: there are few frames that nobody has asked for.
-    var mayRead: Bool { inbox.count < 4096 && inboxBytes < 1024 * 1024 }
+    /// The server knows them still.
+    var keepsSubscriptions = false
+
+    /// Whether more may be read: there are not very many frames that nobody has asked for. But they may be what has
+    /// gathered for us since the last link, in front of the answer that the greeting waits for.
+    var mayRead: Bool { inbox.count < 65_536 && inboxBytes < 8 * 1024 * 1024 }
 
     init(session: UInt64, deadline: Instant, matching: ResponseMatching) {
         self.session = session

@@ -23,7 +23,10 @@ public struct Bytes: Sendable {
 
     /// A copy of the bytes of `sequence`.
     @inlinable
-    public init(_ sequence: some Sequence<UInt8>) { self.init(Array(sequence)) }
+    public init(_ sequence: some Sequence<UInt8>) {
+        // In one piece where it can be: an array takes any sequence but its own kind byte by byte.
+        self.init(sequence.withContiguousStorageIfAvailable { unsafe Array($0) } ?? Array(sequence))
+    }
 
     /// The UTF-8 bytes of `text`.
     @inlinable
@@ -73,6 +76,19 @@ extension Bytes: RandomAccessCollection {
         try unsafe storage.withUnsafeBufferPointer { all in
             try unsafe body(UnsafeBufferPointer(rebasing: all[start..<start + count]))
         }
+    }
+
+    /// Copies in one go what the standard library would copy byte by byte (`array.append(contentsOf: bytes)`).
+    @inlinable
+    public func _copyContents(
+        initializing memory: UnsafeMutableBufferPointer<UInt8>
+    ) -> (IndexingIterator<Bytes>, Int) {
+        let copied = Swift.min(memory.count, count)
+        unsafe storage.withUnsafeBufferPointer { all in
+            _ = unsafe memory.initialize(fromContentsOf: all[start..<start + copied])
+        }
+        let rest = Bytes(sharing: storage, in: start + copied..<start + count)
+        return (IndexingIterator(_elements: rest), copied)
     }
 }
 

@@ -76,6 +76,10 @@ extension LayoutPlan {
 }
 
 extension LayoutPlan.Slot {
+    func isPlain(at offset: Int) -> Bool {
+        self.offset == offset && width == 4 && order == .bigEndian && !isInTrailer
+    }
+
     /// The offset of the slot's first byte.
     @inline(__always)
     func position(in parts: LayoutPlan.Parts) -> Int {

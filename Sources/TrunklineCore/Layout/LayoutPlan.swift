@@ -2,6 +2,9 @@
 ///
 /// A frame is a header of fixed size, unless the length is a varint, the body, and a trailer of fixed size. A class, so that using it copies nothing.
 final class LayoutPlan: Sendable {
+    /// As they were declared, to print them.
+    let fields: [Field]
+    let direction: LayoutDraft.Direction
     /// What every frame's header and trailer start from: constants in place, zeros elsewhere.
     let header: [UInt8]
     let trailer: [UInt8]
@@ -32,8 +35,13 @@ final class LayoutPlan: Sendable {
     let overhead: Int
     /// Whether anything can be wrong that only a complete frame shows.
     let hasLateChecks: Bool
+    /// Whether the header is type, serial and length, four bytes each, big-endian, and there is nothing else: the commonest
+    /// of all, which is read and written without asking what it has.
+    let isPlain: Bool
 
     init(_ draft: LayoutDraft) {
+        fields = draft.fields
+        direction = draft.direction
         header = draft.header
         trailer = draft.trailer
         headerConstants = draft.headerConstants
@@ -53,6 +61,10 @@ final class LayoutPlan: Sendable {
         checksums = draft.checksums
         overhead = draft.overhead
         hasLateChecks = !draft.trailer.isEmpty || !draft.checksums.isEmpty
+        isPlain =
+            header.count == 12 && varint == nil && !hasLateChecks && type?.isPlain(at: 0) == true
+            && serial?.isPlain(at: 4) == true
+            && length.isPlain(at: 8)
     }
 
     /// The least that `Limits` takes.
