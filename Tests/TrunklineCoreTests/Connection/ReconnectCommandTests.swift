@@ -159,9 +159,9 @@ import Testing
         let a = try attempt(machine.wanted(at: now))
         var b = try attempt(machine.attemptFailed(a.id, .refused, at: now))
         for second in 0..<10 {
-            _ = machine.linkReady(b.id, at: after(second))
+            _ = machine.linkReady(b.id, at: after(Double(second)))
             #expect(machine.deadline == after(60))
-            b = try attempt(machine.leave(b.id, because: .lastResponse, at: after(second)))
+            b = try attempt(machine.leave(b.id, because: .lastResponse, at: after(Double(second))))
             #expect(b.endpoint == "b:1")
         }
     }
