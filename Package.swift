@@ -67,6 +67,7 @@ if Context.environment["TRUNKLINE_FUZZ"] != nil {
             name: "trunkline-fuzz",
             dependencies: ["Trunkline", "TrunklineTesting", "TrunklineCore"],
             path: "Tests",
+            exclude: ["Fuzz/Corpus"],
             sources: ["Fuzz", "TrunklineInteropTests/Redis/RESPCodec.swift"],
             swiftSettings: settings
         )
