@@ -21,4 +21,24 @@ enum FuzzCodecs {
         FuzzProtocol(RESPCodec(version: 3, maximumSize: 2000), limit: 70_000),
         FuzzProtocol(RESPCodec(version: 2, maximumSize: 2000), limit: 70_000),
     ]
+
+    static let mqtt: [FuzzProtocol] = {
+        var codec = MQTTCodec()
+        codec.maximumLength = 300
+        let connect = Frame(.request, type: 0x10, serial: 7)
+        return [FuzzProtocol(codec, limit: 303, sent: [connect], isReversible: false)]
+    }()
+
+    static let http: [FuzzProtocol] = {
+        let codec = HTTP1Codec(host: "a") { codec in
+            (codec.maximumHeadSize, codec.maximumBodySize) = (300, 300)
+            (codec.maximumFields, codec.partSize) = (8, 100)
+        }
+        // What each has asked for before: methods as `HTTP1Request` numbers them.
+        let methods: [[HTTP1Request.Method]] = [[.get], [.head, .get], [.get, .get, .head, .connect]]
+        return methods.map { methods in
+            let sent = methods.map { Frame(.request, type: $0.type) }
+            return FuzzProtocol(codec, limit: 1000, sent: sent, isReversible: false)
+        }
+    }()
 }

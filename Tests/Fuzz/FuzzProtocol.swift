@@ -30,7 +30,7 @@ struct FuzzProtocol: Sendable {
         let pieces = input.pieces()
         let whole = link(here, [input.bytes])
         let split = link(here, pieces)
-        require(whole.frames == split.frames, "other frames when split", whole, split)
+        require(whole.messages == split.messages, "other frames when split", whole, split)
         require((whole.refusal == nil) == (split.refusal == nil), "refused or not, as it is split", whole, split)
         guard isReversible else { return }
         for frame in whole.frames where frame.damage == nil {

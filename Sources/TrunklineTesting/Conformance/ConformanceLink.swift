@@ -27,6 +27,12 @@ package struct ConformanceLink {
         }
     }
 
+    /// What is complete of what came.
+    package var messages: [ConformanceMessage] { ConformanceMessage.complete(in: frames) }
+
+    /// How many bytes were taken when each of `messages` was complete.
+    var messageEnds: [Int] { zip(frames, ends).filter { $0.0.kind != .part }.map(\.1) }
+
     /// How many bytes are not decoded.
     package var left: Int { input.count }
     /// What the bytes were refused with, all of them or the last frame alone.

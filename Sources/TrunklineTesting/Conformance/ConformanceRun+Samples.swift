@@ -68,7 +68,8 @@ extension ConformanceRun {
                 sent: sample.answered,
                 bytes: bytes,
                 frames: link.frames,
-                ends: link.ends,
+                messages: link.messages,
+                ends: link.messageEnds,
                 endsWithConnection: ends
             )
         )

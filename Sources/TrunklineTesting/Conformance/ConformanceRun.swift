@@ -120,7 +120,8 @@ struct ConformanceStream {
     let sent: [Frame]
     let bytes: [UInt8]
     let frames: [Frame]
-    /// How many bytes were taken when each of `frames` was complete.
+    /// What is complete of `frames`, and how many bytes were taken when it was.
+    let messages: [ConformanceMessage]
     let ends: [Int]
     /// Whether the end of the connection completes the last frame.
     let endsWithConnection: Bool
@@ -128,6 +129,6 @@ struct ConformanceStream {
     /// Whether other frames can follow.
     var canBeFollowed: Bool { !endsWithConnection && !frames.contains { $0.endsLink || $0.kind == .goAway } }
 
-    /// The frames that are complete within the first `count` bytes.
-    func frames(within count: Int) -> ArraySlice<Frame> { frames.prefix(ends.count { $0 <= count }) }
+    /// What is complete within the first `count` bytes.
+    func messages(within count: Int) -> ArraySlice<ConformanceMessage> { messages.prefix(ends.count { $0 <= count }) }
 }
