@@ -28,12 +28,18 @@ let client = Client(to: server.endpoint, speaking: layout)
 // Every part as it comes, the response last. Reading pauses while the loop is busy with a part.
 for try await row in try client.stream(Rows()) { print(row) }
 
-// Leaving the loop tells the server to stop.
-var ticks = 0
-for try await part in client.stream(Request(type: 0x411, body: "ticks"), partTimeout: .seconds(2)) {
-    ticks += part.kind == .part ? 1 : 0
-    if ticks == 3 { break }
+/// Counts three of the parts of a reply that has no end. Leaving the loop tells the server to stop.
+func countTicks() async throws -> Int {
+    var ticks = 0
+    for try await part in client.stream(Request(type: 0x411, body: "ticks"), partTimeout: .seconds(2))
+    where part.kind == .part {
+        ticks += 1
+        if ticks == 3 { break }
+    }
+    return ticks
 }
+
+let ticks = try await countTicks()
 try await server.wait { $0.cancelCount == 1 }
 print("\(ticks) ticks, then cancelled")
 

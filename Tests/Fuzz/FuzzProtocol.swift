@@ -9,6 +9,8 @@ struct FuzzProtocol: Sendable {
     var sent: [Frame] = []
     /// Whether what was decoded can be encoded and decoded again.
     var isReversible = true
+    /// Whether parts end where the bytes were cut.
+    var joinsParts = false
 
     init(_ client: any FrameCodec, limit: Int, sent: [Frame] = [], isReversible: Bool = true) {
         self.client = client
@@ -30,7 +32,7 @@ struct FuzzProtocol: Sendable {
         let pieces = input.pieces()
         let whole = link(here, [input.bytes])
         let split = link(here, pieces)
-        require(whole.messages == split.messages, "other frames when split", whole, split)
+        require(whole.frames == split.frames, "other frames when split", whole, split)
         require((whole.refusal == nil) == (split.refusal == nil), "refused or not, as it is split", whole, split)
         guard isReversible else { return }
         for frame in whole.frames where frame.damage == nil {
@@ -43,7 +45,7 @@ struct FuzzProtocol: Sendable {
     }
 
     private func link(_ codec: any FrameCodec, _ pieces: [ArraySlice<UInt8>], ends: Bool = true) -> ConformanceLink {
-        var link = ConformanceLink(codec, limit: limit, sent: sent)
+        var link = ConformanceLink(codec, limit: limit, sent: sent, joinsParts: joinsParts)
         for piece in pieces { link.receive(piece) }
         if ends { link.end() }
         if let fault = link.fault { fatalError("\(fault.rule): \(fault.message)") }

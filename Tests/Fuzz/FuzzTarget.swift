@@ -8,10 +8,10 @@ enum FuzzTarget: String, CaseIterable {
     case builder
     /// The codecs of this package.
     case codecs
+    /// Responses and requests of HTTP/1.1.
+    case http
     /// Codecs as users write them.
     case redis, mqtt
-    /// HTTP/1.1, in answer to several requests.
-    case http
     /// A client, from connecting to its first requests: the input is what the server says.
     case greeting
 
@@ -21,9 +21,9 @@ enum FuzzTarget: String, CaseIterable {
         case .layouts: FuzzLayouts.fixed[input.below(FuzzLayouts.fixed.count)].run(&input)
         case .builder: FuzzLayouts.built(from: &input)?.run(&input)
         case .codecs: FuzzCodecs.ours[input.below(FuzzCodecs.ours.count)].run(&input)
+        case .http: FuzzCodecs.http[input.below(FuzzCodecs.http.count)].run(&input)
         case .redis: FuzzCodecs.redis[input.below(FuzzCodecs.redis.count)].run(&input)
         case .mqtt: FuzzCodecs.mqtt[input.below(FuzzCodecs.mqtt.count)].run(&input)
-        case .http: FuzzCodecs.http[input.below(FuzzCodecs.http.count)].run(&input)
         case .greeting: FuzzGreeting.run(&input)
         }
     }

@@ -1,8 +1,5 @@
 import TrunklineCore
 
-/// What a request came to.
-typealias Outcome = Result<Frame, ClientError>
-
 /// Who waits for a request. It leaves the request table once, and is told once.
 enum Waiter: Sendable {
     /// A caller in `send` or `post`.

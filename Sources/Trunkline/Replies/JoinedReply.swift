@@ -7,6 +7,8 @@ final class JoinedReply: @unchecked Sendable {
     /// Who waits for the whole.
     let waiter: Waiter
     private var bodies: [UInt8] = []
+    /// Whether the parts are those of a rejection.
+    private var isRejection = false
     private let maximumSize: Int
 
     init(for waiter: Waiter, upTo maximumSize: Int) {
@@ -18,6 +20,7 @@ final class JoinedReply: @unchecked Sendable {
     func add(_ part: Frame) -> String? {
         guard hasRoom(for: part) else { return tooLong }
         bodies += part.body
+        isRejection = part.isRejection
         return nil
     }
 
@@ -25,8 +28,13 @@ final class JoinedReply: @unchecked Sendable {
 
     private var tooLong: String { "the parts of the reply are more than \(maximumSize) bytes" }
 
-    /// The request has ended. A rejection is the server's last word and stays as it is.
+    /// The request has ended. A rejection is the server's last word and stays as it is, unless the parts are its own.
     func complete(_ outcome: Outcome) {
+        if isRejection, case .failure(let error) = outcome, error.code == .rejected, var frame = error.response {
+            bodies += frame.body.prefix(max(0, maximumSize - bodies.count))
+            frame.body = Bytes(bodies)
+            return waiter.resume(.failure(.rejection(frame)))
+        }
         guard case .success(var frame) = outcome, !bodies.isEmpty else { return waiter.resume(outcome) }
         guard hasRoom(for: frame) else {
             return waiter.resume(.failure(ClientError(.overloaded, .answered, tooLong)))

@@ -47,6 +47,8 @@ public struct ReplyBuffering: Sendable, Hashable {
 /// It can be read once. Letting go of the stream and its iterators before the end, as leaving a `for` loop does, gives
 /// the request up, and so does cancelling a task that waits for an element. Several iterators of one stream share its
 /// elements, each goes to one. It does not keep the client alive.
+///
+/// At the top level of a script nothing is let go before the program ends: have the loop in a function there, or `cancel()`.
 public struct ReplyStream: AsyncSequence, Sendable {
     /// A part, or the response.
     public typealias Element = Frame

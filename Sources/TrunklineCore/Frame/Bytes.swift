@@ -77,23 +77,18 @@ extension Bytes: RandomAccessCollection {
             try unsafe body(UnsafeBufferPointer(rebasing: all[start..<start + count]))
         }
     }
-}
 
-extension Bytes {
-    /// Copies the bytes in one piece for `Array(bytes)` and `array += bytes`, which would else take them one by one.
+    /// Copies in one go what the standard library would copy byte by byte (`array.append(contentsOf: bytes)`).
     @inlinable
     public func _copyContents(
-        initializing buffer: UnsafeMutableBufferPointer<UInt8>
-    ) -> (Iterator, UnsafeMutableBufferPointer<UInt8>.Index) {
-        let fitting = Swift.min(count, buffer.count)
-        unsafe withUnsafeBytes { bytes in
-            unsafe UnsafeMutableRawBufferPointer(buffer).copyMemory(
-                from: UnsafeRawBufferPointer(rebasing: bytes[..<fitting])
-            )
+        initializing memory: UnsafeMutableBufferPointer<UInt8>
+    ) -> (IndexingIterator<Bytes>, Int) {
+        let copied = Swift.min(memory.count, count)
+        unsafe storage.withUnsafeBufferPointer { all in
+            _ = unsafe memory.initialize(fromContentsOf: all[start..<start + copied])
         }
-        // The caller goes on with the iterator where the buffer is full: it has what did not fit.
-        let rest = Bytes(sharing: storage, in: start + fitting..<start + count)
-        return (rest.makeIterator(), fitting)
+        let rest = Bytes(sharing: storage, in: start + copied..<start + count)
+        return (IndexingIterator(_elements: rest), copied)
     }
 }
 

@@ -32,7 +32,8 @@ public struct Frame: Sendable, Hashable {
     public var serial: SerialNumber
     /// The server's status code; 0 where the protocol has none.
     public var status: UInt32
-    /// True for a response by which the server refuses or reports failure: `send` throws `rejected`.
+    /// True for a response by which the server refuses or reports failure: `send` throws `rejected`. True for a part too
+    /// if it is one of such a response, and not of what came before the server changed its mind.
     public var isRejection: Bool
     /// True for a received response after which the server answers no further request on this link (HTTP's
     /// `Connection: close`). Not looked at for frames to send.

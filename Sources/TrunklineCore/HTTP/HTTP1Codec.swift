@@ -11,7 +11,8 @@
 /// `frame["trailerLength"]`; `HTTP1Response(frame)` reads them.
 ///
 /// **Parts.** A response that is there in full is one frame. One that is not, and is larger than `partSize` or of unknown
-/// length, comes in parts: the head by itself, then content as it arrives; the `response` is the last of them.
+/// length, comes in parts: the head by itself, then content as it arrives; the `response` is the last of them. `send`
+/// joins them, up to `options.requests.maximumReplySize` (16 MiB), `stream` hands them out.
 ///
 /// **The end of a link.** After a response with `Connection: close`, one of HTTP/1.0 without `keep-alive`, one that ends
 /// with the connection, and a tunnel (a `CONNECT` that succeeded; what it leads to is not this protocol) the frame's
@@ -77,7 +78,7 @@ public struct HTTP1Codec: FrameCodec {
     }
 
     private func mark(_ frame: Frame) -> Frame {
-        guard let rejected, frame.kind == .response, rejected.contains(Int(frame.status)) else { return frame }
+        guard let rejected, rejected.contains(Int(frame.status)) else { return frame }
         var frame = frame
         frame.isRejection = true
         return frame

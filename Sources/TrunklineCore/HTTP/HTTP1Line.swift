@@ -131,6 +131,7 @@ struct HTTP1FieldLines {
         try line.take(HTTP1Grammar.colon, in: bytes, after: "the name of a field")
         let value = line.take(in: bytes) { HTTP1Grammar.isText($0) }
         try line.takeEnd(in: bytes, of: "the value of a field")
+        guard line.offset <= end else { throw FrameError(.illegalLength, "a head that ends within a field") }
         offset = line.offset
         return (name, HTTP1Grammar.trimmed(bytes, value))
     }

@@ -7,6 +7,9 @@ package struct ConformanceLink {
     private var input = ReceiveBuffer()
     /// What the codec must not leave undecoded, in bytes.
     private let limit: Int
+    /// Whether parts count as one frame with the response that they belong to.
+    private let joinsParts: Bool
+    private var parts: [UInt8] = []
 
     package private(set) var frames: [Frame] = []
     /// How many bytes were taken when each of `frames` was complete.
@@ -19,19 +22,14 @@ package struct ConformanceLink {
     /// The largest size that was announced by `await`.
     package private(set) var awaited = 0
 
-    package init(_ codec: any FrameCodec, limit: Int, sent: [Frame] = []) {
+    package init(_ codec: any FrameCodec, limit: Int, sent: [Frame] = [], joinsParts: Bool = false) {
         self.codec = codec
         self.limit = limit
+        self.joinsParts = joinsParts
         if codec.notesSent {
             for frame in sent { self.codec.noteSent(frame) }
         }
     }
-
-    /// What is complete of what came.
-    package var messages: [ConformanceMessage] { ConformanceMessage.complete(in: frames) }
-
-    /// How many bytes were taken when each of `messages` was complete.
-    var messageEnds: [Int] { zip(frames, ends).filter { $0.0.kind != .part }.map(\.1) }
 
     /// How many bytes are not decoded.
     package var left: Int { input.count }
@@ -73,8 +71,7 @@ package struct ConformanceLink {
                     return
                 }
                 input.stopAwaiting()
-                frames.append(frame)
-                ends.append(received - input.count)
+                keep(frame)
             } catch {
                 refusal = error
                 return
@@ -88,14 +85,24 @@ package struct ConformanceLink {
         }
     }
 
+    private mutating func keep(_ frame: Frame) {
+        var frame = frame
+        if joinsParts, frame.kind == .part || frame.kind == .response {
+            parts += frame.body
+            if frame.kind == .part { return }
+            frame.body = Bytes(exchange(&parts, with: []))
+        }
+        frames.append(frame)
+        ends.append(received - input.count)
+    }
+
     /// The peer ends the connection in good order.
     package mutating func end() {
         while !isOver {
             let count = input.count
             do throws(FrameError) {
                 guard let frame = try codec.decodeEnd(&input) else { return }
-                frames.append(frame)
-                ends.append(received - input.count)
+                keep(frame)
                 // Taking what remains, even if that is nothing, completes a frame once.
                 if input.count == count { return }
             } catch {

@@ -21,7 +21,7 @@ extension ConformanceRun {
         let ends = stream.endsWithConnection
         let alone = feed(halves, to: side, sent: stream.sent, ends: ends, as: "\(stream.name) in halves")
         // What goes wrong without a copy is a matter of splits.
-        guard alone.messages == stream.messages, alone.refusal == nil else { return true }
+        guard alone.frames == stream.frames, alone.refusal == nil else { return true }
         var first = feed([stream.bytes[..<middle]], to: side, sent: stream.sent, as: "half of \(stream.name)")
         let copy = first
         var second = feed([other.bytes.dropLast()], to: side, sent: other.sent, as: "\(other.name) but for a byte")
@@ -36,7 +36,7 @@ extension ConformanceRun {
         }
         if other.endsWithConnection { second.end() }
         for (link, stream) in [(first, stream), (second, other), (third, stream)] {
-            if link.messages == stream.messages, link.refusal == nil, link.fault == nil { continue }
+            if link.frames == stream.frames, link.refusal == nil, link.fault == nil { continue }
             let outcome = link.refusal.map { "threw \($0)" } ?? "gave other frames"
             violate(
                 .copies,

@@ -92,7 +92,7 @@ extension ConformanceRun {
         let cut = 1 + random.below(bytes.count - 1)
         let split = feedChecked([bytes[..<cut], bytes[cut...]], to: side, sent: sent, ends: true, as: what())
         guard split.fault == nil else { return }
-        if split.messages != whole.messages || (split.refusal == nil) != (whole.refusal == nil) {
+        if split.frames != whole.frames || (split.refusal == nil) != (whole.refusal == nil) {
             let (one, two) = (outcome(whole), outcome(split))
             violate(.split, "\(what()) is \(one), but \(two) in pieces of \(cut) and \(bytes.count - cut)", bytes)
         }

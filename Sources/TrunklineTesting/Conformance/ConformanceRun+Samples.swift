@@ -68,8 +68,7 @@ extension ConformanceRun {
                 sent: sample.answered,
                 bytes: bytes,
                 frames: link.frames,
-                messages: link.messages,
-                ends: link.messageEnds,
+                ends: link.ends,
                 endsWithConnection: ends
             )
         )

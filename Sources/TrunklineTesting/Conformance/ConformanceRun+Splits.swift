@@ -40,23 +40,22 @@ extension ConformanceRun {
         let prefix = stream.bytes[..<count]
         var link = feedChecked([prefix], to: stream.receiver, sent: stream.sent, as: what)
         guard link.fault == nil else { return }
-        let expected = stream.messages(within: count)
-        let found = link.messages
+        let expected = stream.frames(within: count)
         if let refusal = link.refusal {
             violate(.truncation, "decode of \(what) threw \(refusal), but the frame was merely incomplete", prefix)
-        } else if found.count > expected.count {
+        } else if link.frames.count > expected.count {
             violate(
                 .truncation,
-                "decode of \(what) gave \(found.count) frames instead of \(expected.count)",
+                "decode of \(what) gave \(link.frames.count) frames instead of \(expected.count)",
                 prefix
             )
-        } else if found != Array(expected) {
+        } else if link.frames != Array(expected) {
             violate(.split, "decode of \(what) gave other frames than of all at once", prefix)
         } else {
             if !stream.endsWithConnection, stream.ends.allSatisfy({ $0 != count }) {
                 var cut = link
                 cut.end()
-                if cut.messages.count > expected.count {
+                if cut.frames.count > expected.count {
                     violate(.truncation, "\(what) became a frame when the connection ended", prefix)
                 }
             }
@@ -79,7 +78,7 @@ extension ConformanceRun {
         if let refusal = link.refusal {
             return violate(.split, "decode of \(stream.name) \(how) threw \(refusal)", stream.bytes)
         }
-        if link.messages != stream.messages {
+        if link.frames != stream.frames {
             let frames = "\(link.frames.count) frames: \(link.frames.map(\.description).joined(separator: ", "))"
             violate(
                 .split,
@@ -134,17 +133,17 @@ extension ConformanceRun {
             start += stream.bytes.count
         }
         if let tail { ends += tail.ends.filter { $0 <= cut }.map { $0 + start } }
-        let expected = streams.flatMap(\.messages) + (tail.map { Array($0.messages(within: cut)) } ?? [])
+        let expected = streams.flatMap(\.frames) + (tail.map { Array($0.frames(within: cut)) } ?? [])
         if link.frames != expected {
             violate(
                 .merge,
                 "decode of \(what) gave \(link.frames.count) frames, not the \(expected.count) there",
                 bytes
             )
-        } else if link.messageEnds != ends {
+        } else if link.ends != ends {
             violate(
                 .merge,
-                "decode of \(what) took bytes of a frame for those of another: \(link.messageEnds), not \(ends)",
+                "decode of \(what) took bytes of a frame for those of another: \(link.ends), not \(ends)",
                 bytes
             )
         }

@@ -92,7 +92,7 @@ struct ConformanceRun {
         as what: @autoclosure () -> String
     ) -> ConformanceLink {
         announce(what(), pieces, to: side)
-        var link = ConformanceLink(codec(of: side), limit: kit.maximumFrameSize, sent: sent)
+        var link = ConformanceLink(codec(of: side), limit: kit.maximumFrameSize, sent: sent, joinsParts: kit.joinsParts)
         for piece in pieces { link.receive(piece) }
         if ends { link.end() }
         return link
@@ -120,8 +120,7 @@ struct ConformanceStream {
     let sent: [Frame]
     let bytes: [UInt8]
     let frames: [Frame]
-    /// What is complete of `frames`, and how many bytes were taken when it was.
-    let messages: [ConformanceMessage]
+    /// How many bytes were taken when each of `frames` was complete.
     let ends: [Int]
     /// Whether the end of the connection completes the last frame.
     let endsWithConnection: Bool
@@ -129,6 +128,6 @@ struct ConformanceStream {
     /// Whether other frames can follow.
     var canBeFollowed: Bool { !endsWithConnection && !frames.contains { $0.endsLink || $0.kind == .goAway } }
 
-    /// What is complete within the first `count` bytes.
-    func messages(within count: Int) -> ArraySlice<ConformanceMessage> { messages.prefix(ends.count { $0 <= count }) }
+    /// The frames that are complete within the first `count` bytes.
+    func frames(within count: Int) -> ArraySlice<Frame> { frames.prefix(ends.count { $0 <= count }) }
 }

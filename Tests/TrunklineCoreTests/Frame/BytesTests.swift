@@ -22,6 +22,12 @@ import TrunklineCore
         array += Bytes()
         #expect(array == [255] + (0..<1000).map { UInt8(truncatingIfNeeded: $0) })
         #expect(Array(bytes) == Array(array.dropFirst()))
+        let part = Bytes(bytes.dropFirst(3))
+        #expect(Array(part) + part == Array(array.dropFirst(4)) + Array(array.dropFirst(4)))
+        let (rest, copied) = unsafe withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 10) { memory in
+            unsafe part._copyContents(initializing: memory)
+        }
+        #expect(copied == 10 && Array(IteratorSequence(rest)) == Array(array.dropFirst(14)))
     }
 
     /// They are copied in one piece; where the room ends, the iterator has to go on.

@@ -49,7 +49,7 @@ extension HTTP1Testing {
         try codec.decodeAll(&input, into: &frames)
         while !rest.isEmpty {
             let count = unsafe input.fill { memory in
-                let piece = unsafe rest.prefix(min(size, memory.count))
+                let piece = rest.prefix(min(size, memory.count))
                 unsafe memory.copyBytes(from: piece)
                 return (piece.count, ())
             }.count

@@ -80,7 +80,7 @@ final class NginxServer {
     /// A file of `count` bytes called `name`.
     func writeFile(_ name: String, count: Int) throws {
         let url = directory.appendingPathComponent("www/\(name)")
-        FileManager.default.createFile(atPath: url.path, contents: nil)
+        _ = FileManager.default.createFile(atPath: url.path, contents: nil)
         let file = try FileHandle(forWritingTo: url)
         defer { try? file.close() }
         for start in stride(from: 0, to: count, by: Self.pattern.count) {

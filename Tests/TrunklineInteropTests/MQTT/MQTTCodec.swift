@@ -46,24 +46,15 @@ struct MQTTCodec: FrameCodec {
         frame.serial = SerialNumber(id)
         frame.body = topic.isEmpty ? rest : Bytes(Array(topic) + Array(rest))
 
-        switch packet {
-        case .publish:
-            guard MQTT.isTopic(topic.dropFirst(2)) else { throw FrameError(.malformed, "PUBLISH to an illegal topic") }
-        case .connack:
-            guard rest.count == 2, greeted != 0 else { throw FrameError(.malformed, "CONNACK unasked for, or garbled") }
+        guard packet.mayHold(frame.body) else { throw FrameError(.malformed, "\(packet) with \(frame.body)") }
+        if packet == .connack {
+            guard greeted != 0 else { throw FrameError(.malformed, "CONNACK without CONNECT") }
             (frame.serial, greeted) = (greeted, 0)
             frame.status = UInt32(rest[1])
-            frame.isRejection = rest[1] != 0
-        case .suback:
-            guard let code = rest.max(), code <= 1 || code == 0x80 else {
-                throw FrameError(.malformed, "SUBACK that grants what was not asked for")
-            }
-            frame.status = UInt32(code)
-            frame.isRejection = code == 0x80
-        case .connect, .subscribe, .unsubscribe: break
-        case .puback, .unsuback, .ping, .pong, .disconnect:
-            guard rest.isEmpty else { throw FrameError(.illegalLength, "\(packet) of \(length) bytes") }
+        } else if packet == .suback {
+            frame.status = UInt32(rest.max() ?? 0)
         }
+        frame.isRejection = packet == .connack ? frame.status != 0 : frame.status == 0x80
         return frame
     }
 
@@ -72,16 +63,12 @@ struct MQTTCodec: FrameCodec {
             throw FrameError(.unknownType, "not ours to send: 0x\(String(frame.type, radix: 16))")
         }
         let hasID = packet.hasID(frame.type)
-        var idOffset = 0
         let id = frame.serial != 0 ? frame.serial : frame["packet"] ?? 0
         guard !hasID || 1...65535 ~= id else { throw FrameError(.malformed, "\(packet) is answered: send it") }
-        if packet == .publish {
-            guard hasID || id == 0 else { throw FrameError(.malformed, "QoS 0 is not answered: post it") }
-            guard let length = MQTT.topicLength(frame.body), MQTT.isTopic(frame.body.prefix(length).dropFirst(2)) else {
-                throw FrameError(.malformed, "PUBLISH to an illegal topic")
-            }
-            idOffset = length
+        guard hasID || id == 0 || packet != .publish else {
+            throw FrameError(.malformed, "QoS 0 is not answered: post it")
         }
+        guard packet.mayHold(frame.body) else { throw FrameError(.malformed, "\(packet) with \(frame.body)") }
         let length = frame.body.count + (hasID ? 2 : 0)
         guard length <= min(maximumLength, 268_435_455) else {
             throw FrameError(.illegalLength, "a packet of \(length) bytes")
@@ -89,6 +76,7 @@ struct MQTTCodec: FrameCodec {
         output.append(UInt8(frame.type))
         output.append(varint: UInt64(length))
         guard hasID else { return output.append(frame.body) }
+        let idOffset = packet == .publish ? MQTT.topicLength(frame.body) ?? 0 : 0
         output.append(frame.body.prefix(idOffset))
         output.append(integer: UInt16(id))
         output.append(frame.body.dropFirst(idOffset))
@@ -97,7 +85,7 @@ struct MQTTCodec: FrameCodec {
     var notesSent: Bool { true }
     mutating func noteSent(_ frame: Frame) { if frame.type == MQTT.Packet.connect.rawValue { greeted = frame.serial } }
 
-    func ping(number: UInt64) -> Frame? { Frame(.ping, type: MQTT.Packet.ping.rawValue) }
+    func ping(number: UInt64) -> Frame? { isServer ? nil : Frame(.ping, type: MQTT.Packet.ping.rawValue) }
     func pong(answering ping: Frame) -> Frame? { isServer ? Frame(.pong, type: MQTT.Packet.pong.rawValue) : nil }
     /// Without it the broker publishes the client's will.
     func closingFrame() -> Frame? { isServer ? nil : Frame(.request, type: MQTT.Packet.disconnect.rawValue) }
@@ -121,6 +109,16 @@ enum MQTT {
             case .publish: type & 2 != 0
             case .puback, .subscribe, .suback, .unsubscribe, .unsuback: true
             case .connect, .connack, .ping, .pong, .disconnect: false
+            }
+        }
+
+        func mayHold(_ body: Bytes) -> Bool {
+            switch self {
+            case .publish: MQTT.topicLength(body).map { MQTT.isTopic(body.prefix($0).dropFirst(2)) } ?? false
+            case .connack: body.count == 2
+            case .suback: !body.isEmpty && body.allSatisfy { $0 <= 1 || $0 == 0x80 }
+            case .connect, .subscribe, .unsubscribe: true
+            case .puback, .unsuback, .ping, .pong, .disconnect: body.isEmpty
             }
         }
 

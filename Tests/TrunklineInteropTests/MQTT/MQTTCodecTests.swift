@@ -129,24 +129,19 @@ struct MQTTCodecTests {
         #expect(try decode(bytes)?.body.count == 131)
     }
 
+    /// All but CONNACK, whose serial is not on the wire.
     @Test func itKeepsWhatACodecPromises() {
         var codec = MQTTCodec()
         codec.maximumLength = 4096
-        let connect = frame(.connect(MQTT.Session(clientID: "c")), serial: 7)
         let samples: [CodecConformance.Sample] = [
             .init(frame(.publish(MQTT.Message(topic: "a/b", payload: "c")), serial: 1)),
             .init(frame(.publish(MQTT.Message(topic: "a/b", payload: "c", isAcknowledged: false)))),
             .init(frame(.subscribe(to: "a/#"), serial: 2)), .init(frame(.unsubscribe(from: "a/#"), serial: 3)),
-            .bytes(
-                hex("20 02 00 00"),
-                are: [Frame(.response, type: 0x20, serial: 7, body: [0, 0])],
-                answering: [connect]
-            ),
             .init(Frame(.response, type: 0x40, serial: 65535)), .init(Frame(.response, type: 0xB0, serial: 3)),
             .init(Frame(.response, type: 0x90, serial: 2, status: 1, body: [1])),
             .init(Frame(.push, type: 0x33, serial: 9, body: "\0\u{1}ab")),
             .init(Frame(.push, type: 0x30, body: "\0\u{1}a")),
-            .init(Frame(.ping, type: 0xC0)), .init(Frame(.pong, type: 0xD0)),
+            .init(Frame(.ping, type: 0xC0)), .bytes(hex("d0 00"), are: [Frame(.pong, type: 0xD0)]),
             .refused(hex("30 81 40"), with: .illegalLength), .refused(hex("34"), with: .unknownType),
         ]
         var kit = CodecConformance(of: codec, samples: samples, maximumFrameSize: 4096 + 3)

@@ -111,6 +111,39 @@ struct HTTP1LoopbackTests {
         }
     }
 
+    /// The head of the response was lost with the parts before the last.
+    @Test func aRejectionInPartsIsWhole() throws {
+        let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
+            .inPieces(
+                of: 9,
+                .garbage("HTTP/1.1 503 No\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nsorry\r\n3\r\n!!!\r\n0\r\n\r\n")
+            )
+        }
+        try simulate(speaking: HTTP1Codec(host: "h", rejecting: 500...599), answer) { _, client in
+            let error = await failure { () throws(ClientError) in try await client.send(HTTP1Request(.get, "/a")) }
+            #expect(error?.code == .rejected && error?.fate == .answered)
+            let response = try HTTP1Response(try #require(error?.response))
+            #expect(response.status == 503 && response.body == "sorry!!!" && response.reason == "No")
+        }
+    }
+
+    @Test func aResponseInPartsCanBeReadAsItComes() throws {
+        let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
+            .inPieces(
+                of: 20,
+                .garbage("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n3\r\n!!!\r\n0\r\n\r\n")
+            )
+        }
+        try simulate(answer) { _, client in
+            var frames: [Frame] = []
+            for try await part in client.stream(try Request(HTTP1Request(.get, "/a"))) { frames.append(part) }
+            #expect(frames.count > 2 && frames.last?.kind == .response)
+            let head = try HTTP1Response(frames[0])
+            #expect(head.status == 200 && head.headers["transfer-encoding"] == "chunked" && head.body.isEmpty)
+            #expect(frames.dropFirst().map { String($0.body) }.joined() == "hello!!!")
+        }
+    }
+
     @Test func aBrokenResponseCostsTheLinkAndSaysWhy() throws {
         let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
             guard request.target == "/bad" else { return nil }

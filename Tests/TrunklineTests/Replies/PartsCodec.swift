@@ -17,6 +17,7 @@ struct PartsCodec: FrameCodec {
         }
         // A push of type 3 says that the server goes.
         if frame.kind == .push, frame.type == 3 { frame.kind = .goAway }
+        if frame.body == "damaged" { frame.damage = .malformed }
         return frame
     }
 

@@ -65,7 +65,7 @@ struct StreamSimulationTests {
             #expect(element2?.body == "b")
             try await service.pass(.seconds(100))
             let began = service.now
-            let error = await Self.failure(of: &parts)
+            let error = await Self.nextFailure(of: &parts)
             #expect(error?.code == .timedOut)
             #expect(error?.fate == .unknown)
             #expect(service.now - began == .seconds(20))
@@ -183,6 +183,21 @@ struct StreamSimulationTests {
         }
     }
 
+    /// A damaged part costs its request, wherever it goes, and no other.
+    @Test(arguments: PartsCodec.bothMatchings)
+    func aDamagedPartFailsItsRequestAlone(_ codec: PartsCodec) throws {
+        try simulate(speaking: codec) { service, client in
+            let damage = Reaction.parts(["a", "damaged", "b"])
+            await service.server.script(damage, damage)
+            #expect(await words(of: client.stream(ask("x"))) == ["+a", "protocolViolation unknown"])
+            let error = await failure { () throws(ClientError) in try await client.send(ask("y")) }
+            #expect(error?.code == .protocolViolation)
+            try await expectEcho("z", by: client)
+            #expect(await service.server.totalConnections == 1)
+            #expect(await client.statistics.unknownResponses == 0)
+        }
+    }
+
     // MARK: The client's end
 
     @Test func closingWaitsForTheReplyToEnd() throws {
@@ -206,7 +221,7 @@ struct StreamSimulationTests {
     }
 
     /// The error that the next element is instead.
-    static func failure(of parts: inout ReplyStream.AsyncIterator) async -> ClientError? {
+    static func nextFailure(of parts: inout ReplyStream.AsyncIterator) async -> ClientError? {
         do throws(ClientError) {
             let part = try await parts.next()
             Issue.record("no error, but \(String(describing: part))")

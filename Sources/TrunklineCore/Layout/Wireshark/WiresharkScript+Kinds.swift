@@ -6,15 +6,15 @@ extension WiresharkScript {
     func kind(_ direction: LayoutDraft.Direction) -> String {
         let plan = direction == .request ? layout.requestPlan : layout.responsePlan
         var lines: [String] = []
-        if let marks = layout.roles.marks { lines += maskedType(marks, plan) }
+        if let marks = layout.marks { lines += maskedType(marks, plan) }
         lines += base(direction, plan) + heartbeats(plan)
         if direction == .response { lines += pushes(plan) }
-        if let requests = layout.roles.marks?.requests, let type = plan.type {
+        if let requests = layout.marks?.requests, let type = plan.type {
             let isKnown = condition("seen.type", within: wide(requests), type)
             lines.append("if kind ~= \"push\" and not (\(isKnown)) then return \"unknown\" end")
         }
         if direction == .response { lines += answers(plan) }
-        if direction == .response, layout.roles.marks?.kind != nil {
+        if direction == .response, layout.marks?.kind != nil {
             lines.append("-- A closure of the program's own can say otherwise.")
         }
         for symbol in ["n", "v"]
@@ -25,7 +25,7 @@ extension WiresharkScript {
     }
 
     /// Takes the bits out of the type that are no part of it.
-    private func maskedType(_ marks: Roles.Marks, _ plan: LayoutPlan) -> [String] {
+    private func maskedType(_ marks: RoleMarks, _ plan: LayoutPlan) -> [String] {
         guard let type = plan.type else { return [] }
         return (0..<8 * type.width).filter { marks.typeBits >> UInt32($0) & 1 == 1 }.map { number in
             let isSet = bit(number, type, isSet: true, in: plan)
@@ -48,10 +48,10 @@ extension WiresharkScript {
                 "if kind ~= \"request\" and kind ~= \"response\" and kind ~= \"push\" then return kind end",
             ]
         }
-        guard let response = roles.marks?.response, let answers = test(response, plan) else {
+        guard let response = layout.marks?.response, let answers = test(response, plan) else {
             return ["local kind, answers = \"\(usual)\", false"]
         }
-        let hasPushes = roles.push != nil || roles.marks?.push != nil
+        let hasPushes = roles.push != nil || layout.marks?.push != nil
         let other = direction == .request || hasPushes ? "request" : "push"
         return ["local answers = \(answers)", "local kind = answers and \"response\" or \"\(other)\""]
     }
@@ -75,13 +75,13 @@ extension WiresharkScript {
 
     private func pushes(_ plan: LayoutPlan) -> [String] {
         let roles = layout.roles
-        let goAway = roles.marks?.goAway.flatMap { test($0, plan) }
-        var push = roles.marks?.push.flatMap { test($0, plan) }
+        let goAway = layout.marks?.goAway.flatMap { test($0, plan) }
+        var push = layout.marks?.push.flatMap { test($0, plan) }
         if let types = roles.push, let slot = plan.type {
             push = condition("seen.type", within: wide(types), slot)
         }
         // A response that is known to be one is neither.
-        let unless = roles.marks?.tellsPushes == true ? " and not answers" : ""
+        let unless = layout.marks?.tellsPushes == true ? " and not answers" : ""
         return [(goAway, "goAway"), (push, "push")].compactMap { test, kind in
             test.map { "if (\($0))\(unless) then return \"\(kind)\" end" }
         }
@@ -90,10 +90,10 @@ extension WiresharkScript {
     private func answers(_ plan: LayoutPlan) -> [String] {
         let roles = layout.roles
         var lines: [String] = []
-        if let part = roles.marks?.part.flatMap({ test($0, plan) }) {
+        if let part = layout.marks?.part.flatMap({ test($0, plan) }) {
             lines.append("if kind == \"response\" and \(part) then return \"part\" end")
         }
-        let failure = roles.marks?.failure.flatMap { test($0, plan) }
+        let failure = layout.marks?.failure.flatMap { test($0, plan) }
         let status = plan.status.map {
             "not (\(condition("seen.status", within: wide(roles.success), $0)))"
         }

@@ -20,7 +20,10 @@ struct SeedCodec: FrameCodec {
 
     mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
         var frame = frame
-        if frame.kind == .part { frame.body = Bytes("+" + String(frame.body)) }
+        if frame.kind == .part {
+            frame.kind = .response
+            frame.body = Bytes("+" + String(frame.body))
+        }
         try layout.encode(frame, into: &output)
     }
 
