@@ -156,8 +156,8 @@ package struct Liveness: Sendable {
     /// Whether a ping is out and nothing has come in since.
     package var isProbing: Bool { ping.map { lastHeard < $0.sentAt } ?? false }
 
-    /// When to call `timerFired`; `nil` for not before something else happens. Only `heard` and `resume` move it to
-    /// later, and a timer armed for an earlier instant does no harm.
+    /// When to call `timerFired`; `nil` for not before something else happens. Only `heard` and `resume` move it
+    /// to later, and `heard` to earlier when `isProbing`; a timer armed for an earlier instant does no harm.
     package var nextLook: Instant? {
         switch policy.mode {
         case .none: return nil
