@@ -51,6 +51,25 @@ let package = Package(
             dependencies: ["Trunkline", "TrunklineTesting", "TrunklineCore", "TrunklineIO"],
             swiftSettings: settings
         ),
-        .testTarget(name: "TrunklineInteropTests", dependencies: ["Trunkline"], swiftSettings: settings),
+        .testTarget(
+            name: "TrunklineInteropTests",
+            dependencies: ["Trunkline", "TrunklineTesting"],
+            swiftSettings: settings
+        ),
     ]
 )
+
+// The fuzz target alone, in place of everything that is no library: `.ci/fuzz` sets this, and a build directory of its own.
+if Context.environment["TRUNKLINE_FUZZ"] != nil {
+    package.targets.removeAll { $0.type == .test || $0.type == .executable }
+    package.targets.append(
+        .executableTarget(
+            name: "trunkline-fuzz",
+            dependencies: ["Trunkline", "TrunklineTesting", "TrunklineCore"],
+            path: "Tests",
+            exclude: ["Fuzz/Corpus"],
+            sources: ["Fuzz", "TrunklineInteropTests/Redis/RESPCodec.swift"],
+            swiftSettings: settings
+        )
+    )
+}

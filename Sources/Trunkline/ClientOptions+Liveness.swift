@@ -30,5 +30,9 @@ extension ClientOptions {
         /// A request unanswered for so long on a link that was silent since makes a ping go out at once; `nil` for never.
         /// Default 5 s. Only the ping's silence costs the link, never the request's. With `.pingPong` only.
         public var probeAfter: Duration? = .seconds(5)
+        /// For how long we may write nothing before a ping goes out, whatever comes in and also while reading is suspended:
+        /// for servers that close a link on which they do not hear from us (MQTT's keep alive). Choose it well below what
+        /// the server allows. `nil`, the default, for never. With `.pingPong` only; `.oneWay` does that by its interval.
+        public var speakAfter: Duration?
     }
 }

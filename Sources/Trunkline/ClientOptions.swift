@@ -16,6 +16,10 @@ public struct ClientOptions: Sendable {
         /// `outbound.highWatermark`; a request beyond them fails with `overloaded`, fate `notSent`. A frame counts as its
         /// body and 32 bytes. One request may wait alone, whatever its size. Default 256 MiB.
         public var maximumWaitingBytes = 256 * 1024 * 1024
+        /// How many bytes of bodies `send` and `start` join when a reply comes in parts. A longer reply fails with
+        /// `overloaded`, fate `unknown`, and that request alone: it is cancelled and its rest is dropped. Replies that come
+        /// whole are not concerned, and `stream` has a buffer of its own. Default 16 MiB.
+        public var maximumReplySize = 16 * 1024 * 1024
         /// Whether requests that fail are sent again, for calls that do not say otherwise. Default `.ifUnsent`.
         public var retry = RetryPolicy.ifUnsent
         /// What all retries of a client draw on; `nil` for no limit. Default: a fifth of all requests, and 10 per second.

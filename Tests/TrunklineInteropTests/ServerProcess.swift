@@ -28,13 +28,15 @@ final class ServerProcess {
     }
 
     /// Starts `program` and waits until its socket accepts connections, for ten seconds at most.
-    init(_ program: String, arguments: (_ socketPath: String) -> [String]) throws {
+    ///
+    /// `arguments` may put files into the directory, which is that of the socket.
+    init(_ program: String, arguments: (_ socketPath: String) throws -> [String]) throws {
         directory = FileManager.default.temporaryDirectory
             .appendingPathComponent("trunkline-\(UUID().uuidString.prefix(8))")
         socketPath = directory.appendingPathComponent("s").path
         self.program = program
-        self.arguments = arguments(socketPath)
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+        self.arguments = try arguments(socketPath)
         try start()
     }
 
@@ -55,6 +57,12 @@ final class ServerProcess {
             Thread.sleep(forTimeInterval: 0.01)
         }
     }
+
+    /// Stops it where it is, as a machine that hangs: the kernel goes on taking bytes and connections.
+    func pause() { Foundation.kill(process.processIdentifier, SIGSTOP) }
+
+    /// Lets it go on.
+    func resume() { Foundation.kill(process.processIdentifier, SIGCONT) }
 
     /// Kills it; what it had in its directory stays, but for the socket.
     func kill() {

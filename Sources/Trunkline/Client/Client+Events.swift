@@ -15,7 +15,7 @@ extension Client: @preconcurrency ConnectionOwner {
                 } else if frame.kind == .goAway {
                     farewell = frame
                 } else {
-                    receive(frame)
+                    receive(frame, in: session)
                 }
             }
             // After the frames that came with it, which belong to the link that is left now.
@@ -28,8 +28,10 @@ extension Client: @preconcurrency ConnectionOwner {
                 if frame.kind == .response {
                     if frame.endsLink { isLast = true }
                     exchange.answer(frame, on: session, positions)
+                } else if frame.kind == .part {
+                    take(exchange.take(frame, on: session, positions, at: loop.turnTime))
                 } else if frame.kind != .ping, frame.kind != .pong, frame.kind != .goAway {
-                    receive(frame)
+                    receive(frame, in: session)
                 }
             }
             if isLast { connection.assumeIsolated { $0.endRetired(session) } }
@@ -38,7 +40,9 @@ extension Client: @preconcurrency ConnectionOwner {
             for ticket in tickets { exchange.written(ticket) }
         case .refused(let refusals):
             for (ticket, error) in refusals { exchange.refused(ticket, error) }
-        case .ready: linkEstablished()
+        case .ready(let session):
+            self.session = session
+            linkEstablished()
         case .unavailable: giveUp()
         case .closed: closed()
         }
@@ -48,17 +52,31 @@ extension Client: @preconcurrency ConnectionOwner {
     func hasUnanswered(at positions: Range<OutboundPosition>) -> Bool { exchange.table.hasUnanswered(at: positions) }
 
     /// A frame that is no response.
-    private func receive(_ frame: Frame) {
+    private func receive(_ frame: Frame, in session: UInt64) {
         switch frame.kind {
         case .push:
             exchange.count(\.pushes)
+            var frame = frame
+            frame.session = session
             for channel in channels where channel.wants(frame) { channel.offer(frame) }
             if channels.contains(where: \.suspendsReading) { updateReading() }
         case .ping, .pong:
             let meaning = connection.assumeIsolated { $0.heartbeatReceived(frame) }
             if meaning == .question, let pong = codec.pong(answering: frame) { exchange.answerPing(with: pong) }
+        case .part: take(exchange.take(frame, at: loop.turnTime))
         case .response: break  // handled before
-        case .part, .request, .cancel, .goAway: exchange.count(\.unexpectedFrames)
+        case .request, .cancel, .goAway: exchange.count(\.unexpectedFrames)
+        }
+    }
+
+    /// A part of a reply has been handed over, or found no room.
+    private func take(_ consequence: Exchange.Consequence) {
+        switch consequence {
+        case .none: break
+        case .suspendsReading(let channel):
+            fullReplies.append(channel)
+            updateReading()
+        case .fails(let ticket, let code, let message): cancel(ticket, code, message)
         }
     }
 
@@ -102,7 +120,9 @@ extension Client: @preconcurrency ConnectionOwner {
     }
 
     func connectionRetired(_ session: UInt64, before unstarted: OutboundPosition) -> Int {
-        exchange.retire(session, before: unstarted)
+        let left = exchange.retire(session, before: unstarted)
+        endLinkbound(nil, TransportError.closedByUs) { $0.session != nil }
+        return left
     }
 
     func retiredLinkLost(
@@ -145,9 +165,10 @@ extension Client: @preconcurrency ConnectionOwner {
 
     // MARK: Reading
 
-    /// Suspends or resumes reading, as the subscribers' buffers ask for.
+    /// Suspends or resumes reading, as the buffers of subscribers and of streamed replies ask for.
     func updateReading() {
-        let isPaused = channels.contains { $0.suspendsReading }
+        fullReplies.removeAll { !$0.suspendsReading }
+        let isPaused = !fullReplies.isEmpty || channels.contains { $0.suspendsReading }
         connection.assumeIsolated { connection in
             guard connection.isPaused != isPaused else { return }
             connection.isPaused = isPaused

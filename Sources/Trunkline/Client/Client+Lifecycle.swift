@@ -106,6 +106,7 @@ extension Client {
         failConnectWaiters()
         for channel in channels { channel.finish() }
         channels.removeAll()
+        fullReplies.removeAll()
         for waiter in closeWaiters { waiter.resume() }
         closeWaiters.removeAll()
     }

@@ -18,6 +18,9 @@ extension Client {
     ///
     /// Without a link the request waits for one until its deadline.
     ///
+    /// A reply that comes in parts is joined: the response has the bodies of all of them, one after the other. More than
+    /// `options.requests.maximumReplySize` is `overloaded`. A rejection has its own body alone. See `stream(_:timeout:)`.
+    ///
     /// - Parameters:
     ///   - timeout: From this call until the response, retries included; `nil` for `options.requests.timeout` (8 s unless
     ///     changed), *not* for none. At zero or below the call fails at once. When it expires the request is given up as
@@ -48,23 +51,6 @@ extension Client {
         try await outcome(of: frame, timeout, retry, waitsForReady, expectsResponse: true).get()
     }
 
-    /// Sends `request` and returns the server's response as the request reads it.
-    ///
-    /// As `send` of a `Request`; further, an error thrown by `encode` becomes `invalidRequest`, fate `notSent`, and
-    /// one thrown by `decode` becomes `invalidRequest`, fate `answered`, with the error as its cause. A request type can
-    /// say for all calls that it may be sent again: `TypedRequest.retry`.
-    public nonisolated func send<Typed: TypedRequest>(
-        _ request: Typed,
-        timeout: Duration? = nil,
-        retry: RetryPolicy? = nil,
-        waitsForReady: Bool = true
-    ) async throws(ClientError) -> Typed.Response {
-        let frame = try Request(request).frame
-        return try Typed.read(
-            await outcome(of: frame, timeout, retry ?? Typed.retry, waitsForReady, expectsResponse: true)
-        )
-    }
-
     /// Sends `request` as a one-way message and returns when the kernel has its last byte.
     ///
     /// That the kernel has it does not mean that the server will. Parameters and errors are those of `send`; no
@@ -79,12 +65,32 @@ extension Client {
         _ = try await outcome(of: request.frame, timeout, retry, waitsForReady, expectsResponse: false).get()
     }
 
-    private nonisolated func outcome(
+    /// Sends `request` as a one-way message on the very link on which `push` was received: an acknowledgement.
+    ///
+    /// As `post`, but never on another link, where the server could take it for the acknowledgement of another message:
+    /// when that link is gone or was left, it fails with `connectionLost`, fate `notSent`. There is nothing to be done
+    /// about that as a rule: the server sends the message again. `invalidRequest` when `push` is no push of a client.
+    ///
+    /// - Parameter timeout: As in `send`: it waits while the server is slow to read.
+    public nonisolated func post(
+        _ request: Request,
+        answering push: Frame,
+        timeout: Duration? = nil
+    ) async throws(ClientError) {
+        guard push.session != 0 else {
+            throw ClientError(.invalidRequest, .notSent, "what is to be answered was not received as a push")
+        }
+        let session = push.session
+        _ = try await outcome(of: request.frame, timeout, .never, false, expectsResponse: false, session: session).get()
+    }
+
+    nonisolated func outcome(
         of frame: Frame,
         _ timeout: Duration?,
         _ retry: RetryPolicy?,
         _ waitsForReady: Bool,
-        expectsResponse: Bool
+        expectsResponse: Bool,
+        session: UInt64? = nil
     ) async -> Outcome {
         if Task.isCancelled { return .failure(.cancelledUnsent) }
         let limit = timeout ?? options.requests.timeout
@@ -98,7 +104,8 @@ extension Client {
                     waitsForReady: waitsForReady,
                     frame,
                     deadline: deadline,
-                    expectsResponse: expectsResponse
+                    expectsResponse: expectsResponse,
+                    session: session
                 )
                 mailbox.postRequest(.send(ticket, frame, waiter, deadline: deadline, expectsResponse: expectsResponse))
                 // A cancellation since the handler was installed came before the request and was taken for a late one.

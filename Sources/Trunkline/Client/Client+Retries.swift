@@ -12,6 +12,9 @@ extension Client {
     /// Why a request with these terms may not be taken in; `nil` when it may.
     func refusal(_ terms: Terms) -> ClientError? {
         if terms.endsWithItsLink { exchange.hasLinkbound = true }
+        if let session = terms.session, session != self.session || !exchange.isReady {
+            return ClientError(.connectionLost, .notSent, "the link on which the push was received is gone")
+        }
         guard !terms.waitsForReady, !exchange.isReady else { return nil }
         // It does not wait, but the next one will be better off.
         ownedConnection.want()
@@ -19,8 +22,8 @@ extension Client {
     }
 
     /// The link is gone: ends those that were queued for it, not sent, and do not wait for the next one.
-    func endLinkbound(_ endpoint: Endpoint?, _ cause: any Error) {
-        let tickets = exchange.linkbound
+    func endLinkbound(_ endpoint: Endpoint?, _ cause: any Error, where isMeant: (Terms) -> Bool = { _ in true }) {
+        let tickets = exchange.linkbound(where: isMeant)
         guard !tickets.isEmpty else { return }
         flushOutgoing()
         let message = "the link was lost before the request was written"

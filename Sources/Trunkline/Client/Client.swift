@@ -28,6 +28,8 @@ public actor Client {
     /// The requests, from their registration to their end.
     var exchange: Exchange
     var channels: [PushChannel] = []
+    /// Streams of replies whose full buffer suspends reading, and perhaps some that did lately.
+    var fullReplies: [ReplyChannel] = []
     var connectWaiters: [UInt64: Suspension<ClientError?>] = [:]
     var closeWaiters: [Suspension<Void>] = []
     var phase = Phase.open
@@ -37,6 +39,8 @@ public actor Client {
     /// The end of draining.
     var drainDeadline: Instant?
     var hadLink = false
+    /// The number of the latest link's session; 0 before the first.
+    var session: UInt64 = 0
     /// The endpoint of the latest link.
     var lastEndpoint: Endpoint?
     /// Whether there is a share of failed requests from which on the endpoint is left.
@@ -115,13 +119,15 @@ public actor Client {
         public var requests = 0
         /// Responses that reached their caller.
         public var responses = 0
-        /// Responses to requests that had been given up.
+        /// Parts of replies, without the response that is the last one, that reached their request.
+        public var parts = 0
+        /// Responses to requests that had been given up. Parts of such are not counted.
         public var lateResponses = 0
-        /// Responses that no request had asked for, or that came twice.
+        /// Responses, and parts of them, that no request had asked for, or that came twice.
         public var unknownResponses = 0
         /// Pushes received.
         public var pushes = 0
-        /// Frames that a client has no use for (requests, cancellations, parts).
+        /// Frames that a client has no use for (requests, cancellations).
         public var unexpectedFrames = 0
         /// Times that a request which had failed was to be sent again: see `RetryPolicy.idempotent(attempts:backoff:)`.
         public var retries = 0

@@ -5,7 +5,7 @@ extension Exchange {
     /// Lets a request that has just left by a failure rest before another try. Returns whether it does; it has failed
     /// for good if not.
     mutating func retry(_ ticket: Ticket, _ waiter: Waiter, after error: ClientError, at now: Instant) -> Bool {
-        guard case .particular(let plain, let terms) = waiter else { return false }
+        guard case .particular(let present, let terms) = waiter, let plain = present.anew else { return false }
         if let until = terms.restsUntil {
             // It did not wait for the server that could not be reached: it only begins to when its rest is over.
             guard error.code == .unavailable else { return false }
@@ -56,12 +56,12 @@ extension Exchange {
 
     /// The requests that end with their link although nothing of them was written. Those that had started on a link
     /// that was left are still under way there.
-    var linkbound: [Ticket] {
+    func linkbound(where isMeant: (Terms) -> Bool) -> [Ticket] {
         guard hasLinkbound else { return [] }
         return table.tickets.filter { ticket in
             guard let entry = table[ticket], let terms = entry.waiter.terms else { return false }
             let isElsewhere = entry.position != 0 && entry.position < table.retiredEnd
-            return terms.endsWithItsLink && terms.restsUntil == nil && !isElsewhere
+            return terms.endsWithItsLink && isMeant(terms) && terms.restsUntil == nil && !isElsewhere
         }
     }
 

@@ -30,6 +30,8 @@ struct Exchange: Sendable {
     /// Whether there ever was a request that ends with the link that it was queued for.
     var hasLinkbound = false
 
+    /// How many bytes of bodies are joined to one response.
+    let maximumReplySize: Int
     private let maximumInFlight: Int
     private let maximumWaiting: Int
     private let maximumWaitingBytes: Int
@@ -41,6 +43,7 @@ struct Exchange: Sendable {
         errors = options.failover.errorRate.map {
             ErrorRateWindow(share: $0.share, minimumRequests: $0.minimumRequests, window: $0.window)
         }
+        maximumReplySize = max(0, options.requests.maximumReplySize)
         maximumInFlight = max(1, options.requests.maximumInFlight)
         maximumWaiting = max(0, options.requests.maximumWaiting)
         maximumWaitingBytes = max(0, options.requests.maximumWaitingBytes)
@@ -58,6 +61,9 @@ struct Exchange: Sendable {
 
     /// Whether there was a link when this batch began.
     var isReady: Bool { outbound.isReady }
+
+    /// No frame from here on has been written.
+    var unstarted: OutboundPosition { outbound.unstarted }
 
     /// Whether there is something to be written.
     var hasOutgoing: Bool { !outgoing.isEmpty }
@@ -274,32 +280,11 @@ struct Exchange: Sendable {
     }
 
     /// The next request whose deadline has passed; it is still there, to be cancelled.
-    mutating func nextExpired(at now: Instant) -> Ticket? { table.nextExpired(at: now) }
-}
-
-extension Outcome {
-    /// What a response means for its request.
-    @inline(__always)
-    init(of response: consuming Frame) {
-        if let damage = response.damage {
-            self = .failure(.damaged(response, damage))
-        } else if response.isRejection {
-            self = .failure(.rejection(response))
-        } else {
-            self = .success(response)
+    mutating func nextExpired(at now: Instant) -> Ticket? {
+        while let ticket = table.nextExpired(at: now) {
+            guard let later = table[ticket]?.waiter.channel?.nextLook(at: now) else { return ticket }
+            table.watch(ticket, later)
         }
-    }
-}
-
-extension ClientError {
-    static func damaged(_ frame: Frame, _ damage: FrameError.Code) -> ClientError {
-        let reason = damage == .illegalLength ? "longer than may be" : "not acceptable"
-        let cause = FrameError(damage, "the response is \(reason); it begins with \(frame.body)")
-        return ClientError(.protocolViolation, .answered, "the response is damaged", response: frame, cause: cause)
-    }
-
-    static func rejection(_ frame: Frame) -> ClientError {
-        let message = frame.status == 0 ? "the server refused" : "the server answered with status \(frame.status)"
-        return ClientError(.rejected, .answered, message, response: frame)
+        return nil
     }
 }

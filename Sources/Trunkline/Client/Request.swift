@@ -28,43 +28,15 @@ public struct Request: Sendable, Hashable {
         set { frame[field] = newValue }
     }
 
+    /// What the body's bytes are, in protocols whose layout has the field "contentType"; see `Frame.contentType`.
+    public var contentType: ContentType? {
+        get { frame.contentType }
+        set { frame.contentType = newValue }
+    }
+
     /// Named bytes in the header that the protocol's layout declares; see `Frame`.
     public subscript(bytes field: String) -> Bytes? {
         get { frame[bytes: field] }
         set { frame[bytes: field] = newValue }
     }
-}
-
-/// A request that knows how its body is made and how its response is read.
-///
-/// ```swift
-/// struct GetUser: TypedRequest {
-///     let id: Int
-///     static let type: UInt32 = 0x410
-///     func encode() -> Bytes { Bytes("\(id)") }
-///     static func decode(_ response: Frame) -> User { User(name: String(response.body)) }
-/// }
-/// let user = try await client.send(GetUser(id: 7))
-/// ```
-public protocol TypedRequest: Sendable {
-    /// What the server's answer becomes.
-    associatedtype Response: Sendable
-
-    /// The protocol's number for this type of request.
-    static var type: UInt32 { get }
-
-    /// Whether requests of this type are sent again when they fail, for calls that do not say otherwise; `nil`, the
-    /// default, for `options.requests.retry`. Reads are idempotent as a rule: `.idempotent()`.
-    static var retry: RetryPolicy? { get }
-
-    /// The body. An error thrown here becomes `invalidRequest`, fate `notSent`.
-    func encode() throws -> Bytes
-
-    /// Reads the server's answer. An error thrown here becomes `invalidRequest`, fate `answered`.
-    static func decode(_ response: Frame) throws -> Response
-}
-
-extension TypedRequest {
-    /// As the client's options say.
-    public static var retry: RetryPolicy? { nil }
 }

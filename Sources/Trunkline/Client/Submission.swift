@@ -13,7 +13,7 @@ enum Submission: Sendable {
     case cancelAll(upTo: Ticket)
     case subscribe(PushChannel)
     case unsubscribe(PushChannel)
-    /// A subscriber whose full buffer suspended reading has room again.
+    /// A subscriber, or the reader of a reply, whose full buffer suspended reading has room again.
     case resumeReading
     case connect(UInt64, Suspension<ClientError?>)
     case cancelConnect(UInt64)

@@ -9,6 +9,8 @@ struct Terms: Sendable {
     let frame: Frame
     let deadline: Instant?
     let expectsResponse: Bool
+    /// The only session in which it may go out; `nil` for any.
+    let session: UInt64?
     /// How often it has been tried.
     private(set) var attempt = 1
     /// Whether anything of it was ever written: then it is unknown, whatever became of its last try.
@@ -16,12 +18,20 @@ struct Terms: Sendable {
     /// The end of the back-off before its next try; `nil` while it is being tried.
     private(set) var restsUntil: Instant?
 
-    init(_ retry: RetryPolicy, waitsForReady: Bool, frame: Frame, deadline: Instant?, expectsResponse: Bool) {
+    init(
+        _ retry: RetryPolicy,
+        waitsForReady: Bool,
+        frame: Frame,
+        deadline: Instant?,
+        expectsResponse: Bool,
+        session: UInt64? = nil
+    ) {
         self.retry = retry
         self.waitsForReady = waitsForReady
         self.frame = frame
         self.deadline = deadline
         self.expectsResponse = expectsResponse
+        self.session = session
     }
 
     /// Whether it fails when its link is lost before its first byte was written.

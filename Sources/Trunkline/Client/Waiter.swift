@@ -1,8 +1,5 @@
 import TrunklineCore
 
-/// What a request came to.
-typealias Outcome = Result<Frame, ClientError>
-
 /// Who waits for a request. It leaves the request table once, and is told once.
 enum Waiter: Sendable {
     /// A caller in `send` or `post`.
@@ -11,6 +8,10 @@ enum Waiter: Sendable {
     case batch(Batch, index: Int)
     /// A handle given out by `start`.
     case handle(PendingRequest)
+    /// A stream given out by `stream`.
+    case stream(ReplyChannel)
+    /// One of the former but a stream, whose reply turned out to come in parts.
+    case joining(JoinedReply)
     /// One of these, whose call has terms of its own. The box is the price of those calls; others have none.
     indirect case particular(Waiter, Terms)
 
@@ -20,15 +21,17 @@ enum Waiter: Sendable {
         waitsForReady: Bool,
         _ frame: borrowing Frame,
         deadline: Instant?,
-        expectsResponse: Bool
+        expectsResponse: Bool,
+        session: UInt64? = nil
     ) -> Waiter {
-        if case .ifUnsent = retry, waitsForReady { return self }
+        if case .ifUnsent = retry, waitsForReady, session == nil { return self }
         let terms = Terms(
             retry,
             waitsForReady: waitsForReady,
             frame: copy frame,
             deadline: deadline,
-            expectsResponse: expectsResponse
+            expectsResponse: expectsResponse,
+            session: session
         )
         return .particular(self, terms)
     }
@@ -42,8 +45,9 @@ enum Waiter: Sendable {
     var handle: PendingRequest? {
         switch self {
         case .handle(let handle): handle
+        case .joining(let reply): reply.waiter.handle
         case .particular(let waiter, _): waiter.handle
-        case .caller, .batch: nil
+        case .caller, .batch, .stream: nil
         }
     }
 
@@ -59,6 +63,8 @@ enum Waiter: Sendable {
         case .caller(let suspension): suspension.resume(returning: outcome)
         case .batch(let batch, let index): batch.complete(index, outcome)
         case .handle(let request): request.complete(outcome)
+        case .stream(let channel): channel.finish(outcome)
+        case .joining(let reply): reply.complete(outcome)
         case .particular(let waiter, let terms): waiter.resume(outcome.mapError { terms.amended($0) })
         }
     }

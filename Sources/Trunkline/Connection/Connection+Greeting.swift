@@ -19,13 +19,23 @@ extension Connection {
             var failure: (any Error)?
             do {
                 try await options.greeting.perform?(greeter)
-                if !subscriptions.isEmpty { try await options.greeting.restore(greeter, subscriptions) }
+                if !subscriptions.isEmpty, await greeter.connection.isToRestore(session) {
+                    try await options.greeting.restore(greeter, subscriptions)
+                }
             } catch {
                 failure = error
             }
             await greeter.connection.greetingEnded(session, failure)
         }
         return true
+    }
+
+    func keepSubscriptions(_ session: UInt64) {
+        if greeting?.session == session { greeting?.keepsSubscriptions = true }
+    }
+
+    private func isToRestore(_ session: UInt64) -> Bool {
+        greeting?.session == session && greeting?.keepsSubscriptions == false
     }
 
     private func greetingEnded(_ session: UInt64, _ failure: (any Error)?) {
@@ -63,7 +73,7 @@ extension Connection {
         guard var ended = exchange(&greeting, with: nil) else { return [] }
         ended.task?.cancel()
         for (waiter, hasStarted) in ended.removeWaiters() {
-            waiter.resume(returning: .failure(hasStarted ? error.withFate(.unknown) : error))
+            waiter.resume(.failure(hasStarted ? error.withFate(.unknown) : error))
         }
         return (0..<ended.inbox.count).map { ended.inbox[$0] }
     }
@@ -75,14 +85,15 @@ extension Connection {
             expired = true
             let hasStarted = greeting.map { $0.outbound.hasStarted($0.requests[ticket]?.position ?? 0) } ?? false
             let error = ClientError(.timedOut, hasStarted ? .unknown : .notSent, "out of time while greeting")
-            greeting?.requests.take(ticket)?.resume(returning: .failure(error))
+            greeting?.requests.take(ticket)?.resume(.failure(error))
         }
         guard let greeting else { return }
         if !expired, loop.now < greeting.deadline { return arm(at: greeting.nextDeadline) }
-        let message =
+        var message =
             expired
             ? "a request of the greeting had no answer in time"
             : "the greeting did not end within \(options.greeting.timeout)"
+        if !greeting.mayRead { message += "; \(greeting.inbox.count) frames that it has not asked for came before" }
         greetingFailed(session, TransportError(.timedOut, message))
     }
 
@@ -145,7 +156,7 @@ extension Connection {
         guard var current = exchange(&greeting, with: nil) else { return }
         let serial = current.requests.registerAdmitted(
             ticket,
-            waiter: suspension,
+            waiter: .caller(suspension),
             type: frame.type,
             expectsResponse: expectsResponse,
             deadline: timeout.map { loop.now.advanced(by: $0) },
@@ -173,9 +184,9 @@ extension Connection {
         greeting?.outbound = queue
         for (item, error) in result.refused {
             let error = ClientError(.invalidRequest, .notSent, "the frame cannot be encoded", cause: error)
-            greeting?.requests.take(item.ticket)?.resume(returning: .failure(error))
+            greeting?.requests.take(item.ticket)?.resume(.failure(error))
         }
-        for ticket in result.wrote { greeting?.requests.take(ticket)?.resume(returning: .success(Frame(.response))) }
+        for ticket in result.wrote { greeting?.requests.take(ticket)?.resume(.success(Frame(.response))) }
         if let failure = result.failure {
             if link?.session == session { read() }  // what the server said before may still be there to read
             return greetingFailed(session, failure)
@@ -201,6 +212,7 @@ extension Connection {
                     flushGreeting()
                 }
             case .pong: break
+            case .part where takePartInGreeting(frame): break
             case .push, .part, .goAway, .request, .cancel:
                 if let id = greeting?.readers.keys.min(), let reader = greeting?.readers.removeValue(forKey: id) {
                     reader.resume(returning: .success(frame))
@@ -213,11 +225,31 @@ extension Connection {
         updateReading()
     }
 
+    /// Keeps a part of a reply for its request; returns false when there is none. One that is too much ends the attempt.
+    private func takePartInGreeting(_ frame: Frame) -> Bool {
+        guard let session = greeting?.session, let unstarted = greeting?.outbound.level.unstarted else { return false }
+        let answer = greeting?.requests.part(frame.serial, unstarted: unstarted, at: loop.now)
+        guard case .resume(let ticket, let waiter)? = answer else { return false }
+        guard frame.damage == nil else {
+            greetingFailed(session, FrameError(.malformed, "a part of a reply is damaged"))
+            return true
+        }
+        switch waiter.take(frame, joiningUpTo: options.requests.maximumReplySize) {
+        case .taken, .full: break
+        case .joins(let waiter): greeting?.requests.setWaiter(waiter, of: ticket)
+        case .exceeds(let message):
+            let error = ClientError(.overloaded, .unknown, message)
+            greeting?.requests.take(ticket)?.resume(.failure(error))
+            greetingFailed(session, error)
+        }
+        return true
+    }
+
     private func answerInGreeting(_ frame: Frame) {
         if frame.endsLink { greeting?.hasLastResponse = true }
         guard let unstarted = greeting?.outbound.level.unstarted else { return }
         if case .resume(_, let waiter)? = greeting?.requests.answer(frame.serial, unstarted: unstarted) {
-            waiter.resume(returning: Outcome(of: frame))
+            waiter.resume(Outcome(of: frame))
         }
     }
 }

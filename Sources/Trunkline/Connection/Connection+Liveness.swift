@@ -28,6 +28,7 @@ extension Connection {
         policy.interval = options.liveness.interval
         policy.deadline = options.liveness.deadline
         policy.probeAfter = options.liveness.probeAfter
+        policy.speakAfter = options.liveness.speakAfter
         policy.mode =
             switch options.liveness.heartbeat {
             case _ where codec.ping(number: 0) == nil: .none

@@ -41,7 +41,8 @@ extension Connection {
         } else if let owner {
             owner.connection(did: .received(frames))
         } else {
-            for frame in frames {
+            for var frame in frames {
+                frame.session = link?.session ?? 0
                 if frame.kind == .ping || frame.kind == .pong { deliverHeartbeat(frame) } else { inbox.append(frame) }
             }
             serveReaders()

@@ -176,7 +176,8 @@ public actor Connection {
 
     // MARK: Closing
 
-    /// Writes out what is queued, if there is a link to write it to, and closes. Returns when the socket is closed.
+    /// Writes out what is queued and the codec's `closingFrame`, if there is a link to write them to, and closes. Returns
+    /// when the socket is closed.
     ///
     /// What cannot be written fails with `closed`; a peer that stops reading is waited for no longer than
     /// `options.requests.drainTimeout`. Calling it again waits for the same end; if the calling task is cancelled, it
@@ -206,7 +207,9 @@ public actor Connection {
     func drain() {
         guard machine.state != .closed, !isDraining else { return }
         isDraining = true
-        guard case .ready = machine.state, !outbound.isEmpty else { return finishClosing() }
+        guard case .ready = machine.state else { return finishClosing() }
+        if let farewell = link?.codec.closingFrame() { outbound.append(OutboundQueue.Item(farewell, ticket: 0)) }
+        guard !outbound.isEmpty else { return finishClosing() }
         arm(at: loop.now.advanced(by: options.requests.drainTimeout))
         publishState()
         scheduleFlush()

@@ -27,6 +27,10 @@ public struct Greeter: Sendable {
         _ = try await connection.greet(request.frame, session, timeout: nil, expectsResponse: false).get()
     }
 
+    /// The server still knows what we subscribed to on an earlier link (a session that outlives links, as MQTT's):
+    /// `options.greeting.restore` is not called for this one. To be called by `perform`.
+    public func keepSubscriptions() async { await connection.keepSubscriptions(session) }
+
     /// The next frame that is no response: a server that speaks first. Frames that nobody asks for here are delivered
     /// as pushes once the link is ready. Cancelling the wait ends the attempt.
     ///

@@ -6,7 +6,7 @@ struct Greeting {
     /// The number of the attempt, and of the session when it succeeds.
     let session: UInt64
     let deadline: Instant
-    var requests: RequestTable<Suspension<Outcome>>
+    var requests: RequestTable<Waiter>
     var outbound = OutboundQueue()
     /// Frames that are no responses and that nobody has asked for yet.
     var inbox = Deque<Frame>()
@@ -22,8 +22,12 @@ struct Greeting {
     /// The server has said that it answers nothing more on this link.
     var hasLastResponse = false
 
-    /// Whether more may be read: there are few frames that nobody has asked for.
-    var mayRead: Bool { inbox.count < 4096 && inboxBytes < 1024 * 1024 }
+    /// The server knows them still.
+    var keepsSubscriptions = false
+
+    /// Whether more may be read: there are not very many frames that nobody has asked for. But they may be what has
+    /// gathered for us since the last link, in front of the answer that the greeting waits for.
+    var mayRead: Bool { inbox.count < 65_536 && inboxBytes < 8 * 1024 * 1024 }
 
     init(session: UInt64, deadline: Instant, matching: ResponseMatching) {
         self.session = session
@@ -38,8 +42,8 @@ struct Greeting {
     var nextDeadline: Instant { min(deadline, requests.nextDeadline ?? deadline) }
 
     /// Takes everyone out who waits.
-    mutating func removeWaiters() -> [(waiter: Suspension<Outcome>, hasStarted: Bool)] {
-        let asking = readers.sorted { $0.key < $1.key }.map { (waiter: $0.value, hasStarted: false) }
+    mutating func removeWaiters() -> [(waiter: Waiter, hasStarted: Bool)] {
+        let asking = readers.sorted { $0.key < $1.key }.map { (waiter: Waiter.caller($0.value), hasStarted: false) }
         readers = [:]
         let outbound = outbound
         return requests.removeAll().map { ($0.entry.waiter, outbound.hasStarted($0.entry.position)) } + asking

@@ -13,4 +13,6 @@ struct RetiredLink {
     /// What is under way then is lost.
     let deadline: Instant
     let cause: DisconnectCause
+    /// The codec's `closingFrame` was queued, if it has one.
+    var hasTakenLeave = false
 }

@@ -74,8 +74,9 @@ extension ReconnectMachine {
         guard state == .ready(session: session), let endpoint = linkEndpoint else { return .none }
         if departure == .errorRate, !ring.hasHealthyAlternative(to: endpoint, at: now) { return .none }
         if departure == .lastResponse, retryAfter == nil {
+            let planned = returnAt
             let action = go(from: session, to: endpoint, at: now)
-            lastCause = .goAway
+            (lastCause, returnAt) = (.goAway, planned)
             return action
         }
         _ = endReady(at: now)

@@ -17,10 +17,11 @@ extension ReconnectMachine {
         guard case .connecting(let attempt) = state, attempt.id == id else { return nil }
         state = .ready(session: id)
         failuresInRow = 0
+        let isPlanned = returnAt != nil && linkEndpoint == attempt.endpoint
         linkEndpoint = attempt.endpoint
         readySince = now
         ring.succeeded(attempt.endpoint)
-        planReturn(at: now)
+        if !isPlanned { planReturn(at: now) }
         return id
     }
 

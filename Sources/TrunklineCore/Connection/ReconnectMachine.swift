@@ -109,7 +109,8 @@ package struct ReconnectMachine: Sendable {
     var linkEndpoint: Endpoint?
     /// Since when the link is ready. Set in `ready` only.
     var readySince: Instant?
-    /// When to see about returning to the preferred endpoint. Set in `ready` only.
+    /// When to see about returning to the preferred endpoint. Set in `ready`, and from one link to the next to the same
+    /// server, whose links may be too short for it.
     var returnAt: Instant?
     /// After giving up: before this instant there is no attempt.
     var restUntil = Instant.distantPast

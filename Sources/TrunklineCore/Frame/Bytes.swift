@@ -23,7 +23,10 @@ public struct Bytes: Sendable {
 
     /// A copy of the bytes of `sequence`.
     @inlinable
-    public init(_ sequence: some Sequence<UInt8>) { self.init(Array(sequence)) }
+    public init(_ sequence: some Sequence<UInt8>) {
+        // In one piece where it can be: an array takes any sequence but its own kind byte by byte.
+        self.init(sequence.withContiguousStorageIfAvailable { unsafe Array($0) } ?? Array(sequence))
+    }
 
     /// The UTF-8 bytes of `text`.
     @inlinable

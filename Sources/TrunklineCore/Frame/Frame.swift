@@ -10,7 +10,7 @@ public struct Frame: Sendable, Hashable {
         /// Answers a request, in full.
         case response
         /// A part of an answer with more to come: of the same request, by its serial or, in order, of the oldest one. The
-        /// last part is the `response`.
+        /// last part is the `response`. See `Client.stream(_:timeout:)`; `Client.send(_:timeout:)` joins the bodies.
         case part
         /// Sent by the server on its own account.
         case push
@@ -32,7 +32,8 @@ public struct Frame: Sendable, Hashable {
     public var serial: SerialNumber
     /// The server's status code; 0 where the protocol has none.
     public var status: UInt32
-    /// True for a response by which the server refuses or reports failure: `send` throws `rejected`.
+    /// True for a response by which the server refuses or reports failure: `send` throws `rejected`. True for a part too
+    /// if it is one of such a response, and not of what came before the server changed its mind.
     public var isRejection: Bool
     /// True for a received response after which the server answers no further request on this link (HTTP's
     /// `Connection: close`). Not looked at for frames to send.
@@ -50,8 +51,26 @@ public struct Frame: Sendable, Hashable {
     public var damage: FrameError.Code?
     /// The message itself.
     public var body: Bytes
+    /// Where it was received.
+    @usableFromInline var origin = Origin()
     /// Further named header fields that the protocol has, in the order of their names.
     @usableFromInline var fields: [NamedField]
+
+    /// The number of the session in which it was received, as in `ConnectionState.ready`: of the pushes of a client and the
+    /// frames of a connection. 0 for every other frame. Frames are equal whatever their sessions.
+    public package(set) var session: UInt64 {
+        get { origin.session }
+        set { origin.session = newValue }
+    }
+
+    /// No part of what a frame says: it makes no difference when frames are compared.
+    @usableFromInline
+    struct Origin: Sendable, Hashable {
+        @usableFromInline var session: UInt64 = 0
+        @usableFromInline init() {}
+        @usableFromInline static func == (a: Origin, b: Origin) -> Bool { true }
+        @usableFromInline func hash(into hasher: inout Hasher) {}
+    }
 
     @usableFromInline
     struct NamedField: Sendable, Hashable {

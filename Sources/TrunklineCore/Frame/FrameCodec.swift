@@ -76,6 +76,14 @@ public protocol FrameCodec: Sendable {
     /// another, and those that are taken for the server's are answered once a second at most.
     var pongsLookLikePings: Bool { get }
 
+    /// The frame that takes leave of the server; `nil` where the end of the connection says enough.
+    ///
+    /// The last frame of a link that ends in good order: by `close()`, or because it was left for another and nothing is
+    /// under way on it any more. What the server says to it is not heard. Not sent by `closeNow()` and `suspend()`, nor for
+    /// a client that is let go. For protocols in which a connection that ends without it is a failure (MQTT's DISCONNECT,
+    /// SMPP's unbind, SMTP's QUIT).
+    func closingFrame() -> Frame?
+
     /// How long the server wants us to stay away that sent `goAway`; `nil` where it does not say.
     func retryAfter(in goAway: Frame) -> Duration?
 
@@ -107,6 +115,9 @@ extension FrameCodec {
 
     /// The protocol answers no pings.
     public func pong(answering ping: Frame) -> Frame? { nil }
+
+    /// The end of the connection says enough.
+    public func closingFrame() -> Frame? { nil }
 
     /// The protocol has no such hint.
     public func retryAfter(in goAway: Frame) -> Duration? { nil }

@@ -25,11 +25,11 @@ extension FrameLayout: FrameCodec {
     }
 
     /// True unless the layout has a role `pong` or marks what is a response.
-    public var pongsLookLikePings: Bool { roles.pong == nil && roles.marks?.response == nil && inbound.kind == nil }
+    public var pongsLookLikePings: Bool { roles.pong == nil && marks?.response == nil && inbound.kind == nil }
 
     /// What the field of the role `retryAfter` says; `nil` when the layout has no such role or the field is 0.
     public func retryAfter(in goAway: Frame) -> Duration? {
-        guard let hint = roles.marks?.retryAfter, let number = goAway[hint.name] else { return nil }
+        guard let hint = marks?.retryAfter, let number = goAway[hint.name] else { return nil }
         return hint.duration(of: number)
     }
 
@@ -73,7 +73,7 @@ extension FrameLayout: FrameCodec {
             body: body,
             fields: numbers.fields
         )
-        if let marks = roles.marks { return try classified(frame, number: numbers.kind, marks) }
+        if let marks { return try classified(frame, number: numbers.kind, marks) }
         return frame
     }
 

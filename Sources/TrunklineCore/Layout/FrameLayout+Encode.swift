@@ -6,7 +6,7 @@ extension FrameLayout {
     /// that does not fit its field, for a named field that the layout does not declare or that has another size, and for a
     /// rejection where the layout has no way to say so.
     public func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
-        if let marks = roles.marks {
+        if let marks {
             let frame = try marked(frame, marks)
             try write(frame, type: frame.type, into: &output)
         } else {
@@ -51,7 +51,7 @@ extension FrameLayout {
         switch frame.kind {
         case .request:
             // The answer would be taken for something else, and the caller would wait in vain.
-            if let role = roles.name(of: frame.type) { throw misuse(of: frame.type, by: role) }
+            if let role = roles.name(of: frame.type, marks) { throw misuse(of: frame.type, by: role) }
             return frame.type
         case .push:
             if let push = roles.push, !push.contains(frame.type) { throw misuse(of: frame.type, by: "no push") }
@@ -65,10 +65,10 @@ extension FrameLayout {
         case .response:
             return frame.type
         case .part:
-            if let marks = roles.marks, marks.part != nil || marks.kind != nil { return frame.type }
+            if let marks, marks.part != nil || marks.kind != nil { return frame.type }
             if outbound.kind?.lists(.part) == true { return frame.type }
         case .goAway:
-            if let marks = roles.marks, marks.goAway != nil || marks.kind != nil { return frame.type }
+            if let marks, marks.goAway != nil || marks.kind != nil { return frame.type }
             if outbound.kind?.lists(.goAway) == true { return frame.type }
         }
         throw FrameError(.unknownType, "the layout cannot say that a frame is a \(frame.kind)")
@@ -80,7 +80,7 @@ extension FrameLayout {
 
     /// Refuses what would be lost without a word.
     private func checkFields(of frame: borrowing Frame, _ plan: LayoutPlan) throws(FrameError) {
-        if frame.isRejection, plan.status == nil, roles.marks?.failure == nil {
+        if frame.isRejection, plan.status == nil, marks?.failure == nil {
             throw FrameError(
                 .malformed,
                 "the layout has no status and no role failure to say that a frame is a rejection"
@@ -88,6 +88,8 @@ extension FrameLayout {
         }
         for field in frame.fields {
             guard let item = plan.named.first(where: { $0.name == field.name }) else {
+                // What typed requests say of their body in every protocol, whether or not it has a place for it.
+                if field.name == ContentType.fieldName { continue }
                 throw FrameError(.malformed, "the layout has no field \"\(field.name)\"")
             }
             switch field.value {
@@ -108,7 +110,7 @@ extension FrameLayout {
 extension Roles {
     /// What a request of type `type` would be taken for, if anything.
     @inline(__always)
-    func name(of type: UInt32) -> String? {
+    func name(of type: UInt32, _ marks: RoleMarks?) -> String? {
         if type == ping { return "the ping" }
         if type == pong { return "the pong" }
         if type == cancel { return "the cancellation" }

@@ -5,7 +5,7 @@ extension FrameLayout {
     ///
     /// Throws `unknownType` for a frame that the protocol does not have, and `missingBody`.
     @inline(never)
-    func classified(_ frame: consuming Frame, number: UInt64, _ marks: Roles.Marks) throws(FrameError) -> Frame {
+    func classified(_ frame: consuming Frame, number: UInt64, _ marks: RoleMarks) throws(FrameError) -> Frame {
         var frame = frame
         frame.kind = try kind(of: frame, number: number, marks)
         let statusFails = inbound.status != nil && !roles.success.contains(frame.status)
@@ -26,7 +26,7 @@ extension FrameLayout {
     private func kind(
         of frame: borrowing Frame,
         number: UInt64,
-        _ marks: Roles.Marks
+        _ marks: RoleMarks
     ) throws(FrameError) -> Frame.Kind {
         var kind: Frame.Kind = isServerSide ? .request : .response
         // Whether a response is known to be one, and not only not known to be anything else.
@@ -62,7 +62,7 @@ extension FrameLayout {
     ///
     /// Throws `unknownType` for a type that is another role's or that the protocol does not have, and `missingBody`.
     @inline(never)
-    func marked(_ frame: borrowing Frame, _ marks: Roles.Marks) throws(FrameError) -> Frame {
+    func marked(_ frame: borrowing Frame, _ marks: RoleMarks) throws(FrameError) -> Frame {
         var frame = copy frame
         guard frame.type & marks.typeBits == 0 else {
             throw FrameError(.unknownType, "type \(hexadecimal(frame.type)) has a bit that is a mark in this layout")
@@ -89,7 +89,7 @@ extension FrameLayout {
         _ role: Role?,
         as kind: Frame.Kind,
         amongst others: [Frame.Kind],
-        _ marks: Roles.Marks
+        _ marks: RoleMarks
     ) throws(FrameError) {
         guard let role, frame.kind == kind || others.contains(frame.kind) else { return }
         // What is known to be a response is neither a push nor a goAway, whatever its type.
@@ -98,7 +98,7 @@ extension FrameLayout {
     }
 
     /// Refuses types that the protocol does not have, and responses without the body that they must have.
-    private func check(_ frame: borrowing Frame, _ marks: Roles.Marks) throws(FrameError) {
+    private func check(_ frame: borrowing Frame, _ marks: RoleMarks) throws(FrameError) {
         switch frame.kind {
         case .request, .response, .part: break
         case .push, .ping, .pong, .cancel, .goAway: return

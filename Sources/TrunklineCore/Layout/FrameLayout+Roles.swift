@@ -97,6 +97,7 @@ extension FrameLayout {
         )
         var layout = self
         layout.roles = try Roles(list, request: requestPlan, response: responsePlan)
+        layout.marks = try RoleMarks(list, request: requestPlan, response: responsePlan)
         return layout
     }
 
@@ -107,8 +108,7 @@ extension FrameLayout {
             let plans = [requestPlan.type, responsePlan.type]
             let bodies = try Roles.codes("bodies", types.numbersOfRole, in: plans, "type")
             var layout = self
-            if layout.roles.marks == nil { layout.roles.marks = Roles.Marks() }
-            layout.roles.marks?.bodies = bodies
+            layout.marks = RoleMarks(marks, bodies: bodies)
             return layout
         } catch {
             fatalError("FrameLayout: \(error)")

@@ -23,6 +23,8 @@ public struct FrameLayout: Sendable {
     var inboundLimits: LayoutPlan.Limits
     var outboundLimits: LayoutPlan.Limits
     var roles: Roles
+    /// What else tells frames apart; `nil` where the numbers of `roles` are all there is.
+    var marks: RoleMarks?
     var isServerSide = false
 
     /// The largest whole frame in bytes, header and trailer included; 16 MiB unless set.
@@ -87,6 +89,7 @@ public struct FrameLayout: Sendable {
         outboundLimits = LayoutPlan.Limits(wholeFrame: maximumFrameSize, of: outbound)
         inboundLimits = LayoutPlan.Limits(wholeFrame: maximumFrameSize, of: inbound)
         roles = try Roles(RoleList(), request: request, response: response)
+        marks = try RoleMarks(RoleList(), request: request, response: response)
     }
 
     private mutating func applyLimit() {

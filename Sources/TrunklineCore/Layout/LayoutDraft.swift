@@ -5,6 +5,9 @@ struct LayoutDraft {
         case request, response
     }
 
+    let fields: [Field]
+    let direction: Direction
+
     typealias Slot = LayoutPlan.Slot
 
     var header: [UInt8] = []
@@ -29,6 +32,8 @@ struct LayoutDraft {
 
     /// Gives every field its place; throws for fields that do not make a layout.
     init(_ fields: [Field], for direction: Direction) throws(LayoutError) {
+        self.fields = fields
+        self.direction = direction
         var hasBody = false
         var counting: LengthCount?
         var (lengthName, bodyName) = ("", "")

@@ -2,6 +2,9 @@
 ///
 /// A frame is a header of fixed size, unless the length is a varint, the body, and a trailer of fixed size. A class, so that using it copies nothing.
 final class LayoutPlan: Sendable {
+    /// As they were declared, to print them.
+    let fields: [Field]
+    let direction: LayoutDraft.Direction
     /// What every frame's header and trailer start from: constants in place, zeros elsewhere.
     let header: [UInt8]
     let trailer: [UInt8]
@@ -37,6 +40,8 @@ final class LayoutPlan: Sendable {
     let isPlain: Bool
 
     init(_ draft: LayoutDraft) {
+        fields = draft.fields
+        direction = draft.direction
         header = draft.header
         trailer = draft.trailer
         headerConstants = draft.headerConstants

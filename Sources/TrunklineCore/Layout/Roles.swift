@@ -7,27 +7,6 @@ struct Roles: Sendable {
     var push: ClosedRange<UInt32>?
     var success: ClosedRange<UInt32> = 0...0
     var serials: ClosedRange<SerialNumber> = 1...SerialNumber.max
-    /// What else tells frames apart; `nil` where the numbers above are all there is.
-    var marks: Marks?
-
-    /// Roles beyond type numbers.
-    struct Marks: Sendable {
-        var response: Role?
-        /// Unless it is a type number.
-        var push: Role?
-        var part: Role?
-        var goAway: Role?
-        var failure: Role?
-        var retryAfter: RetryAfterField?
-        var requests: ClosedRange<UInt32>?
-        /// The types of responses that must have a body.
-        var bodies: ClosedRange<UInt32>?
-        var kind: (@Sendable (Frame) -> Frame.Kind?)?
-        /// Whether it is known of a response that it is no push.
-        var tellsPushes = false
-        /// The bits of the type that are marks, and so no part of `frame.type`.
-        var typeBits: UInt32 = 0
-    }
 }
 
 /// Roles as they are declared, before it is known whether they fit a layout; `nil` means the default.
@@ -87,9 +66,6 @@ extension Roles {
             self.serials = try Roles.fit("serials", serials, in: [request.serial, response.serial], "serial")
         } else if let serial = request.serial, let repeated = response.serial {
             serials = 1...min(serial.maximum, repeated.maximum)
-        }
-        if list.hasMarks || request.kind != nil || response.kind != nil {
-            marks = try Marks(list, request: request, response: response, typeBits)
         }
     }
 

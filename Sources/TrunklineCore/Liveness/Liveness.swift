@@ -17,7 +17,8 @@ package struct Liveness: Sendable {
         /// A ping after every interval in which we wrote nothing: it is the server that wants to hear from us, so what it
         /// says does not matter, and no answer is expected.
         case oneWay
-        /// A ping after every interval in which nothing came in, which has to be followed by some byte.
+        /// A ping after every interval in which nothing came in, and with `speakAfter` also when nothing went out for so
+        /// long. It has to be followed by some byte.
         case pingPong
     }
 
@@ -27,6 +28,7 @@ package struct Liveness: Sendable {
         package var interval: Duration = .seconds(30)
         package var deadline: Duration = .seconds(10)
         package var probeAfter: Duration? = .seconds(5)
+        package var speakAfter: Duration?
 
         package init() {}
     }
@@ -42,6 +44,8 @@ package struct Liveness: Sendable {
     /// A ping on its way.
     private struct Ping {
         var sentAt: Instant
+        /// When the first was sent of those that nothing has followed: the deadline counts from here.
+        var askedAt: Instant
         /// The serial that its answer repeats, if the protocol does that; 0 for none.
         var serial: SerialNumber
         /// It went out at once, and an answer cannot be that to an earlier ping.
@@ -52,13 +56,13 @@ package struct Liveness: Sendable {
     private let policy: Policy
     /// The latest inbound byte, or the start or resumption of reading.
     private var lastHeard: Instant
-    /// The latest flush, for the one-way mode.
+    /// The latest flush, for the one-way mode and `speakAfter`.
     private var lastWrote: Instant
     /// The first flush of requests that may be unanswered, or the latest byte heard since.
     private var quietSince = Instant.distantFuture
     /// The place in the outbound order from which requests may be unanswered; 0 for none.
     package private(set) var firstWritten: OutboundPosition = 0
-    /// The latest ping; a new one goes out only when the latest was followed by some byte, or after a clock jump.
+    /// The latest ping; a new one goes out only when the latest was followed by some byte, after a clock jump, or to be heard.
     private var ping: Ping?
     private var pingCount: UInt64 = 0
     /// The latest ping or answer of ours.
@@ -98,7 +102,8 @@ package struct Liveness: Sendable {
     /// The ping was queued; `goesOutAtOnce` unless bytes wait before it, in which case it measures nothing.
     package mutating func pingSent(serial: SerialNumber, goesOutAtOnce: Bool, at now: Instant) {
         let isAmbiguous = serial == 0 && ping.map { !$0.isAnswered } ?? false
-        ping = Ping(sentAt: now, serial: serial, isMeasured: goesOutAtOnce && !isAmbiguous)
+        let askedAt = silentSince ?? now
+        ping = Ping(sentAt: now, askedAt: askedAt, serial: serial, isMeasured: goesOutAtOnce && !isAmbiguous)
         pingCount += 1
         lastHeartbeat = now
         lastWrote = now
@@ -154,7 +159,13 @@ package struct Liveness: Sendable {
     // MARK: Time
 
     /// Whether a ping is out and nothing has come in since.
-    package var isProbing: Bool { ping.map { lastHeard < $0.sentAt } ?? false }
+    package var isProbing: Bool { silentSince != nil }
+
+    /// When a ping went out that nothing has followed; `nil` when there is none.
+    private var silentSince: Instant? {
+        guard let ping, lastHeard < ping.askedAt else { return nil }
+        return ping.askedAt
+    }
 
     /// When to call `timerFired`; `nil` for not before something else happens. Only `heard` and `resume` move it
     /// to later, and `heard` to earlier when `isProbing`; a timer armed for an earlier instant does no harm.
@@ -163,10 +174,11 @@ package struct Liveness: Sendable {
         case .none: return nil
         case .oneWay: return lastWrote.advanced(by: policy.interval)
         case .pingPong:
-            guard !isSuspended else { return nil }
-            if let ping, lastHeard < ping.sentAt { return ping.sentAt.advanced(by: policy.deadline) }
-            let regular = lastHeard.advanced(by: policy.interval)
-            guard firstWritten != 0, let probeAfter = policy.probeAfter else { return regular }
+            let speaking = policy.speakAfter.map { lastWrote.advanced(by: $0) }
+            guard !isSuspended else { return speaking }
+            let listening = silentSince?.advanced(by: policy.deadline) ?? lastHeard.advanced(by: policy.interval)
+            let regular = min(listening, speaking ?? .distantFuture)
+            guard silentSince == nil, firstWritten != 0, let probeAfter = policy.probeAfter else { return regular }
             return min(regular, quietSince.advanced(by: probeAfter))
         }
     }
@@ -184,12 +196,16 @@ package struct Liveness: Sendable {
         case .none: return .none
         case .oneWay: return now.since(lastWrote) >= policy.interval ? nextPing : .none
         case .pingPong:
-            guard !isSuspended else { return .none }
-            if let ping, lastHeard < ping.sentAt {
-                guard now.since(ping.sentAt) >= policy.deadline else { return .none }
-                return now.since(due) > policy.jump ? nextPing : .declareDead
+            let hasToSpeak = policy.speakAfter.map { now.since(lastWrote) >= $0 } ?? false
+            // The server wants to hear from us, whether we hear it or not.
+            guard !isSuspended else { return hasToSpeak ? nextPing : .none }
+            if let silentSince {
+                guard now.since(silentSince) >= policy.deadline else { return hasToSpeak ? nextPing : .none }
+                guard now.since(due) > policy.jump else { return .declareDead }
+                ping?.askedAt = now
+                return nextPing
             }
-            if now.since(lastHeard) >= policy.interval { return nextPing }
+            if hasToSpeak || now.since(lastHeard) >= policy.interval { return nextPing }
             guard firstWritten != 0, let probeAfter = policy.probeAfter, now.since(quietSince) >= probeAfter else {
                 return .none
             }
@@ -211,6 +227,7 @@ extension Liveness.Policy {
         policy.interval = max(.milliseconds(1), interval)
         policy.deadline = max(.milliseconds(1), deadline)
         policy.probeAfter = mode == .pingPong ? probeAfter.map { max(.milliseconds(1), $0) } : nil
+        policy.speakAfter = speakAfter.map { max(.milliseconds(1), $0) }
         return policy
     }
 }

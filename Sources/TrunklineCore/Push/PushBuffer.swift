@@ -69,6 +69,12 @@ package struct PushBuffer: Sendable {
         elements.append(.reconnected)
     }
 
+    /// Drops everything.
+    package mutating func removeAll() {
+        elements = Deque()
+        (frameCount, byteCount) = (0, 0)
+    }
+
     package mutating func next() -> Element? {
         guard let element = elements.popFirst() else { return nil }
         forget(element)

@@ -132,8 +132,9 @@ package struct RequestTable<Waiter> {
         return true
     }
 
+    /// Has `ticket` turn up among the expired at `deadline`, unless it has left by then.
     @inlinable
-    mutating func watch(_ ticket: Ticket, _ deadline: Instant?) {
+    package mutating func watch(_ ticket: Ticket, _ deadline: Instant?) {
         guard let deadline else { return }
         deadlines.insert(ticket, deadline: deadline)
         if deadlines.isCrowded(alive: entries.count) {

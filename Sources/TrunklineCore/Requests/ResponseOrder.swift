@@ -44,6 +44,16 @@ package struct ResponseOrder: Sendable {
         return nil
     }
 
+    /// The oldest request, of whose response a part has come; `nil` when nothing before `unstarted` awaits one.
+    mutating func first(before unstarted: OutboundPosition) -> Ticket? {
+        while let place = places.first {
+            guard place.isDropped else { return place.position < unstarted ? place.ticket : nil }
+            droppedCount -= 1
+            _ = places.popFirst()
+        }
+        return nil
+    }
+
     /// Drops the place of a request of which nothing was sent.
     ///
     /// It is found by halving and taken out later, together with others: when thousands of requests that wait for a

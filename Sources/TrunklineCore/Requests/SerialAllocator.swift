@@ -57,6 +57,15 @@ package struct SerialAllocator: Sendable {
         }
     }
 
+    /// Whose the serial of a part of a reply is; it stays taken.
+    func holding(_ serial: SerialNumber) -> Holding {
+        switch taken[serial] {
+        case .request(let ticket)?: .request(ticket)
+        case .quarantine?: .late
+        case nil: .unknown
+        }
+    }
+
     /// Undoes `take(answered:)` of a request's serial.
     @usableFromInline
     package mutating func putBack(_ serial: SerialNumber, _ ticket: Ticket) {
@@ -88,6 +97,12 @@ package struct SerialAllocator: Sendable {
             let taken = taken
             quarantine.removeAll { taken[$0.serial] != $0.holder }
         }
+    }
+
+    /// Holds a serial that is in quarantine until `deadline` at least.
+    mutating func prolongQuarantine(of serial: SerialNumber, until deadline: Instant) {
+        guard case .quarantine(let until, let position)? = taken[serial], until < deadline else { return }
+        quarantine(serial, until: deadline, of: position)
     }
 
     /// Frees the serials whose quarantine is over at `now`.

@@ -68,7 +68,7 @@ extension CodecConformance {
         }
 
         /// Bytes that must be refused, however they are split, without any more of them: a header with a length above the
-        /// limit, a constant that is none. `code` is what they are refused with, if that matters.
+        /// limit, a constant that is none. Returning a frame with `damage` refuses them too. `code` is what they are refused with, if that matters.
         public static func refused(
             _ bytes: [UInt8],
             with code: FrameError.Code? = nil,

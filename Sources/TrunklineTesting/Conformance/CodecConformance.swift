@@ -41,6 +41,9 @@ public struct CodecConformance: Sendable {
     /// Whether any bytes are a body; true unless set. Set it to false where bodies have a grammar of their own, so that
     /// other bytes than the samples' may be refused, or arrive as others than were sent.
     public var bodiesAreOpaque = true
+    /// Whether parts end where the network happened to cut them, so that only the reply that is joined from them is the
+    /// same at every split; false unless set.
+    public var joinsParts = false
     /// Decides everything that is random. 1 unless set.
     public var seed: UInt64 = 1
     /// How many damaged samples and runs of random bytes each side is fed; 3000 unless set.

@@ -1,38 +1,44 @@
-import Trunkline
+package import Trunkline
 import TrunklineCore
 
 /// The receiving end of one link, as a connection drives it: decodes every complete frame, puts back what is not one.
-struct ConformanceLink {
+package struct ConformanceLink {
     private var codec: any FrameCodec
     private var input = ReceiveBuffer()
     /// What the codec must not leave undecoded, in bytes.
     private let limit: Int
+    /// Whether parts count as one frame with the response that they belong to.
+    private let joinsParts: Bool
+    private var parts: [UInt8] = []
 
-    private(set) var frames: [Frame] = []
+    package private(set) var frames: [Frame] = []
     /// How many bytes were taken when each of `frames` was complete.
-    private(set) var ends: [Int] = []
-    private(set) var received = 0
+    package private(set) var ends: [Int] = []
+    package private(set) var received = 0
     /// What the codec refused the bytes with. Nothing is decoded after it.
-    private(set) var refusal: FrameError?
+    package private(set) var refusal: FrameError?
     /// What the codec must never do, whatever it is fed.
-    private(set) var fault: (rule: CodecConformance.Rule, message: String)?
+    package private(set) var fault: (rule: CodecConformance.Rule, message: String)?
     /// The largest size that was announced by `await`.
-    private(set) var awaited = 0
+    package private(set) var awaited = 0
 
-    init(_ codec: any FrameCodec, limit: Int, sent: [Frame] = []) {
+    package init(_ codec: any FrameCodec, limit: Int, sent: [Frame] = [], joinsParts: Bool = false) {
         self.codec = codec
         self.limit = limit
+        self.joinsParts = joinsParts
         if codec.notesSent {
             for frame in sent { self.codec.noteSent(frame) }
         }
     }
 
     /// How many bytes are not decoded.
-    var left: Int { input.count }
+    package var left: Int { input.count }
+    /// What the bytes were refused with, all of them or the last frame alone.
+    package var refusalCode: FrameError.Code? { refusal?.code ?? frames.last?.damage }
     private var isOver: Bool { refusal != nil || fault != nil }
 
     /// Takes `bytes` in, as one read of a socket.
-    mutating func receive(_ bytes: ArraySlice<UInt8>) {
+    package mutating func receive(_ bytes: ArraySlice<UInt8>) {
         guard !isOver, !bytes.isEmpty else { return }
         received += bytes.count
         if input.isEmpty {
@@ -65,8 +71,7 @@ struct ConformanceLink {
                     return
                 }
                 input.stopAwaiting()
-                frames.append(frame)
-                ends.append(received - input.count)
+                keep(frame)
             } catch {
                 refusal = error
                 return
@@ -80,14 +85,24 @@ struct ConformanceLink {
         }
     }
 
+    private mutating func keep(_ frame: Frame) {
+        var frame = frame
+        if joinsParts, frame.kind == .part || frame.kind == .response {
+            parts += frame.body
+            if frame.kind == .part { return }
+            frame.body = Bytes(exchange(&parts, with: []))
+        }
+        frames.append(frame)
+        ends.append(received - input.count)
+    }
+
     /// The peer ends the connection in good order.
-    mutating func end() {
+    package mutating func end() {
         while !isOver {
             let count = input.count
             do throws(FrameError) {
                 guard let frame = try codec.decodeEnd(&input) else { return }
-                frames.append(frame)
-                ends.append(received - input.count)
+                keep(frame)
                 // Taking what remains, even if that is nothing, completes a frame once.
                 if input.count == count { return }
             } catch {

@@ -25,6 +25,7 @@ extension ConformanceRun {
         var first = feed([stream.bytes[..<middle]], to: side, sent: stream.sent, as: "half of \(stream.name)")
         let copy = first
         var second = feed([other.bytes.dropLast()], to: side, sent: other.sent, as: "\(other.name) but for a byte")
+        announce("the rest of \(stream.name) and of \(other.name)", halves, to: side)
         first.receive(stream.bytes[middle...])
         second.receive(other.bytes.suffix(1))
         var third = copy

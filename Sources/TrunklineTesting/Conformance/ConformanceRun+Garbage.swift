@@ -11,10 +11,11 @@ extension ConformanceRun {
                 let link = feedChecked(pieces, to: sample.receiver, sent: sample.answered, as: name)
                 guard link.fault == nil else { continue }
                 let how = pieces.count > 1 ? " byte by byte" : ""
-                if link.refusal == nil {
+                if link.refusalCode == nil {
                     let outcome = "\(link.frames.count) frames, \(link.left) bytes left"
                     violate(.refusal, "the \(sample.receiver) did not refuse \(name)\(how): \(outcome)", bytes)
-                } else if let code, let refusal = link.refusal, refusal.code != code {
+                } else if let code, let found = link.refusalCode, found != code {
+                    let refusal = link.refusal.map { "\($0)" } ?? "\(found)"
                     violate(.refusal, "\(name)\(how) was refused with \(refusal), not with \(code)", bytes)
                 }
             }

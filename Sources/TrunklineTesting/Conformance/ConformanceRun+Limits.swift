@@ -83,6 +83,7 @@ extension ConformanceRun {
                 bytes
             )
         }
+        announce("\(what) byte by byte", [bytes[...]], to: side)
         var growing = ConformanceLink(codec(of: side), limit: kit.maximumFrameSize, sent: sample.answered)
         for position in bytes.indices.prefix(256) {
             growing.receive(bytes[position...position])
@@ -102,7 +103,8 @@ extension ConformanceRun {
         let count = min(bytes.count, header.map { $0 + 8 } ?? bytes.count)
         let what = "the first \(count) of \(bytes.count) bytes of \(name), made too large"
         let link = feedChecked([bytes[..<count]], to: sample.receiver, sent: sample.answered, as: what)
-        if link.refusal == nil, link.fault == nil {
+        // A codec that finds its way again may say so with the frame instead.
+        if link.refusalCode == nil, link.fault == nil {
             let limit = kit.maximumFrameSize
             violate(
                 .limit,

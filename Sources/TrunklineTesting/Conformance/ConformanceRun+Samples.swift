@@ -98,11 +98,14 @@ extension ConformanceRun {
         if frame.serial != wanted.serial { return "serial \(frame.serial) instead of \(wanted.serial)" }
         if frame.status != wanted.status { return "status \(frame.status) instead of \(wanted.status)" }
         if frame.isRejection != wanted.isRejection { return "isRejection is \(frame.isRejection)" }
+        if frame.damage != wanted.damage { return "damage \(frame.damage.map { "\($0)" } ?? "nil")" }
         if wanted.endsLink, !frame.endsLink { return "endsLink is false" }
         if frame.body != wanted.body { return "a body of \(frame.body) instead of \(wanted.body)" }
-        for name in wanted.fieldNames where frame[name] != wanted[name] {
-            let found = frame[name].map { "\($0)" } ?? "nothing"
-            return "\"\(name)\" is \(found) instead of \(wanted[name].map { "\($0)" } ?? "nothing")"
+        for name in wanted.fieldNames where frame[name] != wanted[name] || frame[bytes: name] != wanted[bytes: name] {
+            func value(_ frame: Frame) -> String {
+                frame[name].map { "\($0)" } ?? frame[bytes: name].map { "\($0)" } ?? "nothing"
+            }
+            return "\"\(name)\" is \(value(frame)) instead of \(value(wanted))"
         }
         return nil
     }

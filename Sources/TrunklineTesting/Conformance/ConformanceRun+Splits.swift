@@ -59,6 +59,7 @@ extension ConformanceRun {
                     violate(.truncation, "\(what) became a frame when the connection ended", prefix)
                 }
             }
+            announce("the rest of \(stream.name)", [prefix, stream.bytes[count...]], to: stream.receiver)
             link.receive(stream.bytes[count...])
             judge(&link, stream, "in pieces of \(count) and \(stream.bytes.count - count) bytes")
         }

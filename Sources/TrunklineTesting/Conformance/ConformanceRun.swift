@@ -75,6 +75,14 @@ struct ConformanceRun {
         return output.bytes
     }
 
+    /// Says what is about to be fed, for the case that nobody will be there to say it afterwards.
+    mutating func announce(_ what: @autoclosure () -> String, _ pieces: [ArraySlice<UInt8>], to side: Side) {
+        report.inputs += 1
+        guard kit.announcesInputs else { return }
+        let hexadecimal = pieces.map { $0.map(twoDigits).joined() }.joined(separator: " | ")
+        writeToStandardError("\(side) decodes \(what()): \(hexadecimal)\n")
+    }
+
     /// What `side` makes of `pieces`, one read each.
     mutating func feed(
         _ pieces: [ArraySlice<UInt8>],
@@ -83,12 +91,8 @@ struct ConformanceRun {
         ends: Bool = false,
         as what: @autoclosure () -> String
     ) -> ConformanceLink {
-        report.inputs += 1
-        if kit.announcesInputs {
-            let hexadecimal = pieces.map { $0.map(twoDigits).joined() }.joined(separator: " | ")
-            writeToStandardError("\(side) decodes \(what()): \(hexadecimal)\n")
-        }
-        var link = ConformanceLink(codec(of: side), limit: kit.maximumFrameSize, sent: sent)
+        announce(what(), pieces, to: side)
+        var link = ConformanceLink(codec(of: side), limit: kit.maximumFrameSize, sent: sent, joinsParts: kit.joinsParts)
         for piece in pieces { link.receive(piece) }
         if ends { link.end() }
         return link

@@ -74,13 +74,19 @@ extension LoopbackServer: TransportHandler {
         case .ping, .pong: heartbeatReceived(frame, on: link)
         case .cancel:
             record.note(frame)
-            if !options.answersCancelled { dropReplies(to: frame.serial, on: link) }
+            // In order, a response that does not come would shift all that follow.
+            if !options.answersCancelled, link.codec.matching != .inOrder { dropReplies(to: frame.serial, on: link) }
         default:
             // A codec without a server side of its own takes what it receives for a response.
             var request = frame
             request.kind = .request
             record.note(request)
-            perform(scripted.popFirst() ?? handler(request), for: request, on: link)
+            perform(
+                scripted.popFirst() ?? handler(request),
+                for: request,
+                on: link,
+                keepsTurn: link.codec.matching == .inOrder
+            )
         }
     }
 

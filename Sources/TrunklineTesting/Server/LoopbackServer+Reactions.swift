@@ -4,34 +4,60 @@ import TrunklineIO
 
 /// Performs reactions.
 extension LoopbackServer {
-    func perform(_ reaction: Reaction, for request: Frame, on link: ServerLink) {
-        if case .echo = reaction.action {  // the usual case, without a program
+    /// `keepsTurn` for a request whose response is known by its place among the others.
+    func perform(_ reaction: Reaction, for request: Frame, on link: ServerLink, keepsTurn: Bool = false) {
+        if keepsTurn, link.isHeldUp {
+            link.line.append(Program(reaction, for: request, on: link.transport.id, keepsTurn: true))
+        } else if case .echo = reaction.action {  // the usual case, without a program
             guard !link.isEnding else { return }
             if send(reply(Frame(.response), to: request, echoing: true, on: link), on: link) { record.replyCount += 1 }
         } else {
-            run(Program(reaction, for: request, on: link.transport.id))
+            run(Program(reaction, for: request, on: link.transport.id, keepsTurn: keepsTurn))
         }
     }
 
     /// Does what is left of `program`, until it ends or has to wait.
     func run(_ program: Program) {
         var program = program
+        let heldUp = program.holdsUp
         while let step = program.steps.popLast() {
             guard let link = links[program.link], !link.isEnding else { return }
             switch step {
             case .write(let writing): program.writing = writing
             case .react(let reaction):
-                guard perform(reaction.action, of: &program, on: link) else { return }
+                guard perform(reaction.action, of: &program, on: link) else {
+                    if heldUp, !program.holdsUp { runLine(of: link) }
+                    return
+                }
             }
         }
+        if heldUp, let link = links[program.link] { runLine(of: link) }
+    }
+
+    /// Does what waited for the reply of a delayed program, up to the next that has to wait.
+    private func runLine(of link: ServerLink) {
+        link.isHeldUp = false
+        while !link.isHeldUp, let program = link.line.popFirst() { run(program) }
     }
 
     /// Does one step. Returns `false` when the rest of the program is kept for later.
     private func perform(_ action: Reaction.Action, of program: inout Program, on link: ServerLink) -> Bool {
         switch action {
         case .noReply: break
-        case .echo: emit(reply(Frame(.response), to: program.request, echoing: true, on: link), program, link)
-        case .reply(let frame): emit(reply(frame, to: program.request, echoing: false, on: link), program, link)
+        case .echo:
+            emit(reply(Frame(.response), to: program.request, echoing: true, on: link), program, link)
+            program.keepsTurn = false
+        case .reply(let frame):
+            emit(reply(frame, to: program.request, echoing: false, on: link), program, link)
+            program.keepsTurn = false
+        case .part(let frame): emit(reply(frame, to: program.request, echoing: false, on: link), program, link)
+        case .endlessParts(let frame, let delay):
+            if link.unsentCount < 1024 * 1024 {
+                emit(reply(frame, to: program.request, echoing: false, on: link), program, link)
+            }
+            program.steps.append(.react(Reaction(action)))
+            postpone(&program, delay, link)
+            return false
         case .unknownSerial:
             var frame = reply(Frame(.response), to: program.request, echoing: true, on: link)
             if case .serial(let range) = link.codec.matching { frame.serial = range.upperBound }
@@ -55,10 +81,11 @@ extension LoopbackServer {
             updateReading(link)
         case .after(let delay, let reaction):
             program.steps.append(.react(reaction))
-            postpone(program, delay, link)
+            postpone(&program, delay, link)
             return false
         case .outOfOrder(let window, let seed, let reaction):
             program.steps.append(.react(reaction))
+            (program.keepsTurn, program.holdsUp) = (false, false)
             hold(program, window, seed, link)
             return false
         }
@@ -70,7 +97,7 @@ extension LoopbackServer {
     /// `frame` as the reply to `request`.
     private func reply(_ frame: Frame, to request: Frame, echoing: Bool, on link: ServerLink) -> Frame {
         var reply = echoing ? request : frame
-        reply.kind = .response
+        reply.kind = frame.kind == .part ? .part : .response
         reply.damage = nil
         reply.serial = request.serial
         if reply.type == 0 { reply.type = request.type }
@@ -111,7 +138,9 @@ extension LoopbackServer {
 
     // MARK: Later
 
-    private func postpone(_ program: Program, _ delay: Duration, _ link: ServerLink) {
+    private func postpone(_ program: inout Program, _ delay: Duration, _ link: ServerLink) {
+        program.holdsUp = program.keepsTurn
+        if program.holdsUp { link.isHeldUp = true }
         lastTicket += 1
         let deadline = loop.now.advanced(by: max(.zero, delay))
         delayed[lastTicket] = Delayed(program: program, deadline: deadline)
@@ -164,6 +193,7 @@ extension LoopbackServer {
         }
         link.delayed.removeAll()
         link.held.removeAll()
+        link.line.removeAll()
         link.backlog.removeAll()
     }
 }

@@ -22,11 +22,16 @@ struct Program {
     /// The last one is next.
     var steps: [Step]
     var writing = Writing.whole
+    /// Whether the reactions to later requests wait for the reply.
+    var keepsTurn = false
+    /// Whether they do wait.
+    var holdsUp = false
 
-    init(_ reaction: Reaction, for request: Frame, on link: UInt64) {
+    init(_ reaction: Reaction, for request: Frame, on link: UInt64, keepsTurn: Bool = false) {
         self.link = link
         self.request = request
         steps = [.react(reaction)]
+        self.keepsTurn = keepsTurn
     }
 
     /// Does `reaction` next, writing its bytes as `writing` says.

@@ -9,6 +9,8 @@ public struct Reaction: Sendable {
         case noReply
         case echo
         case reply(Frame)
+        case part(Frame)
+        case endlessParts(Frame, every: Duration)
         case unknownSerial
         case push(Frame)
         case ping
@@ -49,6 +51,35 @@ extension Reaction {
         reply(Frame(.response, status: status, isRejection: true, body: body))
     }
 
+    /// Writes a part of the reply; nothing ends the reply but a `reply`, an `echo` or a `status`.
+    ///
+    /// The server's codec must tell parts from responses.
+    public static func part(_ body: Bytes) -> Reaction { part(Frame(.part, body: body)) }
+
+    /// Writes `frame` as a part of the reply. It is filled in as for `reply`.
+    public static func part(_ frame: Frame) -> Reaction {
+        var part = frame
+        part.kind = .part
+        return Reaction(.part(part))
+    }
+
+    /// Writes a part for each of `bodies` and then does `reaction`, which replies; `delay` before each but the first.
+    public static func parts(
+        _ bodies: [Bytes],
+        every delay: Duration = .zero,
+        then reaction: Reaction = .echo
+    ) -> Reaction {
+        let steps = bodies.map { part($0) } + [reaction]
+        guard delay > .zero else { return sequence(steps) }
+        return sequence(steps.enumerated().map { $0 == 0 ? $1 : after(delay, $1) })
+    }
+
+    /// Writes a part with `body` every `delay`, at least 1 ms, until the request is cancelled or the connection ends;
+    /// none while the client leaves more than 1 MiB unread.
+    public static func endlessParts(_ body: Bytes, every delay: Duration = .milliseconds(1)) -> Reaction {
+        Reaction(.endlessParts(Frame(.part, body: body), every: max(.milliseconds(1), delay)))
+    }
+
     /// Does not reply.
     public static let noReply = Reaction(.noReply)
 
@@ -63,8 +94,8 @@ extension Reaction {
 
 extension Reaction {
     /// Waits `delay` and then does `reaction`. A request that is cancelled meanwhile gets no reply, unless
-    /// `LoopbackServer.Options.answersCancelled`. Replies to later requests overtake it, also in a protocol whose
-    /// responses match in order, where they then reach the wrong callers.
+    /// `LoopbackServer.Options.answersCancelled`. Replies to later requests overtake it, but not in a protocol whose
+    /// responses match in order: there the reactions to later requests of the connection wait until it has replied.
     public static func after(_ delay: Duration, _ reaction: Reaction) -> Reaction {
         Reaction(.after(delay, reaction))
     }

@@ -21,6 +21,10 @@ final class ServerLink {
 
     /// Delayed programs by the serial of their request.
     var delayed: [SerialNumber: Set<Ticket>] = [:]
+    /// A program that is delayed has yet to reply, and its protocol knows responses by their order alone.
+    var isHeldUp = false
+    /// Programs that wait for it.
+    var line = Deque<Program>()
     /// Replies held to be sent out of order.
     var held: [Program] = []
 

@@ -153,6 +153,19 @@ import Testing
         #expect(machine.deadline == nil)
     }
 
+    /// Links that end after so many requests are shorter than the stay, which began anew with each of them.
+    @Test func shortLinksDoNotKeepFromThePreferredEndpoint() throws {
+        var machine = machine { $0.returnsToPreferredAfter = .seconds(60) }
+        let a = try attempt(machine.wanted(at: now))
+        var b = try attempt(machine.attemptFailed(a.id, .refused, at: now))
+        for second in 0..<10 {
+            _ = machine.linkReady(b.id, at: after(Double(second)))
+            #expect(machine.deadline == after(60))
+            b = try attempt(machine.leave(b.id, because: .lastResponse, at: after(Double(second))))
+            #expect(b.endpoint == "b:1")
+        }
+    }
+
     // MARK: Suspension and replacement
 
     @Test func aSuspendedMachineRemembersThatALinkIsWanted() throws {

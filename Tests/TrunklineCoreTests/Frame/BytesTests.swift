@@ -30,6 +30,26 @@ import TrunklineCore
         #expect(copied == 10 && Array(IteratorSequence(rest)) == Array(array.dropFirst(14)))
     }
 
+    /// They are copied in one piece; where the room ends, the iterator has to go on.
+    @Test func copyingIntoTooLittleRoomLeavesTheRest() {
+        let numbers: [UInt8] = [2, 3, 4, 5, 6, 7, 8, 9]
+        let bytes = Bytes(numbers)
+        let room = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: 20)
+        defer { unsafe room.deallocate() }
+        for capacity in 0...12 {
+            var (rest, end) = unsafe bytes._copyContents(
+                initializing: UnsafeMutableBufferPointer(rebasing: room[..<capacity])
+            )
+            let copied = unsafe Array(room[..<end])
+            #expect(copied == Array(numbers.prefix(capacity)))
+            var left: [UInt8] = []
+            while let byte = rest.next() { left.append(byte) }
+            #expect(left == Array(numbers.dropFirst(capacity)))
+        }
+        #expect(Bytes(bytes.dropFirst(3)) == [5, 6, 7, 8, 9])
+        #expect(Bytes(AnySequence(numbers)) == bytes)
+    }
+
     @Test func literalsTextAndArraysAreTheSameBytes() {
         #expect(("hé" as Bytes) == [0x68, 0xc3, 0xa9])
         #expect(Bytes("hé") == Bytes([0x68, 0xc3, 0xa9]))

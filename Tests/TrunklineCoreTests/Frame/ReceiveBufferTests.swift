@@ -54,4 +54,21 @@ import TrunklineCore
         #expect(others.count == 32 * 1024)
         #expect(buffer.readBytes(10_000) == Bytes([UInt8](repeating: 7, count: 10_000)))
     }
+
+    /// What a body's reader reads and what comes behind it must not reach the body, which others hold.
+    @Test func aBodyIsReadWithoutCopyingItAndKeepsItsBytes() {
+        var outer = ReceiveBuffer([9] + (0..<100).map { UInt8($0) } + [9])
+        outer.skip(1)
+        let body = outer.readBytes(100) ?? Bytes()
+        var input = ReceiveBuffer(body)
+        #expect(input.count == 100 && input.byte(at: 0) == 0 && input.byte(at: 100) == nil)
+        #expect(input.firstOffset(of: 9) == 9)
+        #expect(input.readInteger(as: UInt16.self) == 1)
+        _ = unsafe input.fill { free in
+            unsafe free.copyBytes(from: [7, 7, 7])
+            return (3, ())
+        }
+        #expect(input.readBytes(101).map { Array($0) } == (2..<100).map { UInt8($0) } + [7, 7, 7])
+        #expect(Array(body) == (0..<100).map { UInt8($0) })
+    }
 }

@@ -4,7 +4,7 @@ import Trunkline
 
 /// A value of Redis' protocol, RESP2 or RESP3 (redis.io, "Redis serialization protocol specification").
 enum RESPValue: Sendable, Hashable {
-    /// A simple, a bulk or a verbatim string: any bytes.
+    /// A bulk string, of any bytes, or a simple or verbatim one.
     case string(Bytes)
     /// An error within another value: `EXEC` has them. As a reply it makes `send` throw `rejected`.
     case error(String)
@@ -28,38 +28,28 @@ enum RESPValue: Sendable, Hashable {
 
     private init(_ input: inout ReceiveBuffer, depth: Int) throws(FrameError) {
         var value: RESPValue?
-        if depth > 0, let line = try input.readLine() {
-            let (type, text) = (UnicodeScalar(line[0]), String(decoding: line.dropFirst(), as: UTF8.self))
-            switch type {
-            case "+": value = .string(Bytes(line.dropFirst()))
-            case "-": value = .error(text)
-            case ":": value = Int(text).map { .integer($0) }
-            case ",": value = Double(text).map { .double($0) }
-            case "#": value = text == "t" ? .boolean(true) : text == "f" ? .boolean(false) : nil
-            case "(": value = .bigNumber(text)
-            case "_": value = .null
-            case "$", "!", "=":
-                let length = try line.count(upTo: input.count)
-                if length < 0 { value = .null }
-                if let bytes = input.readBytes(length), input.skip(2) {
-                    // A verbatim string begins with its format: "txt:".
-                    value =
-                        type == "!" ? .error(String(bytes)) : .string(type == "$" ? bytes : Bytes(bytes.dropFirst(4)))
-                }
-            default:
-                let count = try line.count(upTo: input.count)
-                var elements: [RESPValue] = []
-                for _ in 0..<max(0, type == "%" || type == "|" ? 2 * count : count) {
-                    elements.append(try RESPValue(&input, depth: depth - 1))
-                }
-                switch type {
-                case "*": value = count < 0 ? .null : .array(elements)
-                case "~": value = .set(elements)
-                case "%": value = .map(elements)
-                case ">": value = .push(elements)
-                case "|": value = try RESPValue(&input, depth: depth - 1)  // attributes: of the value behind them
-                default: break
-                }
+        if depth > 0, let head = try RESPHead(&input, upTo: input.count),
+            let bytes = input.readBytes(max(0, head.length - 2)),
+            input.skip(min(2, head.length))
+        {
+            var elements: [RESPValue] = []
+            for _ in 0..<head.count { elements.append(try RESPValue(&input, depth: depth - 1)) }
+            switch head.type {
+            case _ where head.isNull: value = .null
+            case "+": value = .string(Bytes(head.text))
+            case "$": value = .string(bytes)
+            case "=": value = .string(Bytes(bytes.dropFirst(4)))  // behind its format, "txt:"
+            case "-": value = .error(head.text)
+            case "!": value = .error(String(bytes))
+            case ":": value = Int(head.text).map { .integer($0) }
+            case ",": value = Double(head.text).map { .double($0) }
+            case "#": value = ["t": .boolean(true), "f": .boolean(false)][head.text]
+            case "(": value = .bigNumber(head.text)
+            case "*": value = .array(elements)
+            case "~": value = .set(elements)
+            case "%": value = .map(elements)
+            case ">": value = .push(elements)
+            default: value = try RESPValue(&input, depth: depth - 1)  // those were attributes, of this one
             }
         }
         guard let value else { throw FrameError(.malformed, "cut off, nested too deeply, or not what its type says") }
@@ -83,14 +73,14 @@ enum RESPValue: Sendable, Hashable {
 
 /// A command and its arguments: `client.send(Command("SET", "key", "value"))` returns a `RESPValue`.
 struct Command: TypedRequest {
-    static let type: UInt32 = 0
     let parts: [Bytes]
 
     init(_ parts: Bytes...) { self.parts = parts }
 
     func encode() -> Bytes {
-        let strings = parts.map { Array("$\($0.count)\r\n".utf8) + $0 + "\r\n".utf8 }
-        return Bytes(Array("*\(parts.count)\r\n".utf8) + strings.joined())
+        var bytes = Array("*\(parts.count)\r\n".utf8)
+        for part in parts { bytes += Array("$\(part.count)\r\n".utf8) + part + "\r\n".utf8 }
+        return Bytes(bytes)
     }
 
     static func decode(_ response: Frame) throws -> RESPValue { try RESPValue(response.body) }
@@ -164,19 +154,10 @@ struct RESPScan: Sendable {
         var rest = input  // a cursor: it shares the memory
         rest.skip(end)
         while missing > 0 {
-            guard let line = try rest.readLine() else { return false }
-            var (length, count) = (0, 0)
-            switch UnicodeScalar(line[0]) {
-            case "+", "-", ":", ",", "#", "(", "_": break
-            case "$", "!", "=":
-                length = try line.count(upTo: maximumSize)
-                length = length < 0 ? 0 : length + 2
-            case "*", "~", ">": count = max(0, try line.count(upTo: 1_048_576))
-            case "%": count = try 2 * line.count(upTo: 1_048_576)
-            case "|": count = try 2 * line.count(upTo: 1_048_576) + (end == start ? 0 : 1)  // and the value itself
-            default: throw FrameError(.unexpectedBytes, "no value begins with byte \(line[0])")
-            }
-            let next = input.count - rest.count + length
+            guard let head = try RESPHead(&rest, upTo: maximumSize - end) else { return false }
+            let next = input.count - rest.count + head.length
+            // Attributes come before the value that they are of.
+            let count = head.count + (head.type == "|" && end > start ? 1 : 0)
             guard next <= maximumSize, elements + count <= 1_048_576 else {
                 throw FrameError(.illegalLength, "more than \(maximumSize) bytes or 1,048,576 elements")
             }
@@ -184,10 +165,10 @@ struct RESPScan: Sendable {
                 input.await(next)
                 return false
             }
-            if length > 0, rest.integer(at: length - 2, as: UInt16.self) != 0x0d0a {
+            if head.length > 0, rest.integer(at: head.length - 2, as: UInt16.self) != 0x0d0a {
                 throw FrameError(.unexpectedBytes, "a string does not end where it says")
             }
-            rest.skip(length)
+            rest.skip(head.length)
             (end, elements, missing) = (next, elements + count, missing + count - 1)
             if missing == 0, input.byte(at: start) == UInt8(ascii: "|") { (start, missing) = (end, 1) }
         }
@@ -195,26 +176,35 @@ struct RESPScan: Sendable {
     }
 }
 
-extension ReceiveBuffer {
-    /// Takes a line of at least one byte from the front, without its CR LF; `nil` when it is not all there yet.
-    fileprivate mutating func readLine() throws(FrameError) -> Bytes? {
-        let end = firstOffset(of: UInt8(ascii: "\n"))
-        guard end ?? count <= 65_536 else { throw FrameError(.illegalLength, "a line above 65,536 bytes") }
+/// The line that a value begins with: its type, and how much follows.
+struct RESPHead {
+    let type: UnicodeScalar
+    /// The line behind the type.
+    let text: String
+    /// How many bytes follow, CR LF among them, and how many values.
+    var (length, count) = (0, 0)
+    var isNull = false
+
+    /// Takes a line of at most `limit` bytes from the front of `input`; `nil` when it is not all there yet.
+    init?(_ input: inout ReceiveBuffer, upTo limit: Int) throws(FrameError) {
+        let end = input.firstOffset(of: UInt8(ascii: "\n"))
+        guard end ?? input.count <= min(limit, 65_536) else { throw FrameError(.illegalLength, "a line without end") }
         guard let end else { return nil }
-        guard end >= 2, byte(at: end - 1) == UInt8(ascii: "\r"), let line = readBytes(end - 1), skip(2) else {
+        guard end >= 2, let line = input.readBytes(end - 1), input.readInteger(as: UInt16.self) == 0x0d0a else {
             throw FrameError(.unexpectedBytes, "a line that is empty or does not end with CR LF")
         }
-        return line
-    }
-}
-
-extension Bytes {
-    /// The number behind a line's type, -1 for null. RESP3's streamed values have none.
-    fileprivate func count(upTo limit: Int) throws(FrameError) -> Int {
-        let least = self[0] == UInt8(ascii: "$") || self[0] == UInt8(ascii: "*") ? -1 : 0
-        guard let number = Int(String(decoding: dropFirst(), as: UTF8.self)), number >= least, number <= limit else {
-            throw FrameError(.illegalLength, "a length that is no number or above \(limit)")
+        (type, text) = (UnicodeScalar(line[0]), String(decoding: line.dropFirst(), as: UTF8.self))
+        isNull = text == "-1" && "$*".unicodeScalars.contains(type) || type == "_"
+        if isNull || "+-:,#(".unicodeScalars.contains(type) { return }
+        guard "$!=*~>%|".unicodeScalars.contains(type) else {
+            throw FrameError(.unexpectedBytes, "no value begins with byte \(line[0])")
         }
-        return number
+        // Streamed values, which Redis does not send, have none.
+        guard let number = UInt32(text) else { throw FrameError(.illegalLength, "\(text) is no length") }
+        switch type {
+        case "$", "!", "=": length = Int(number) + 2
+        case "%", "|": count = 2 * Int(number)
+        default: count = Int(number)
+        }
     }
 }

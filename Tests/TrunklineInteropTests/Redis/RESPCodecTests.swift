@@ -1,5 +1,6 @@
 import Testing
 import Trunkline
+import TrunklineTesting
 
 @Suite
 struct RESPCodecTests {
@@ -163,8 +164,8 @@ struct RESPCodecTests {
     @Test
     func commandsAreArraysOfStrings() throws {
         var output = SendBuffer()
-        let request = try Request(Command("SET", "key", "a\r\nb"))
-        try RESPCodec().encode(Frame(.request, body: request.body), into: &output)
+        let command = Command("SET", "key", "a\r\nb")
+        try RESPCodec().encode(Frame(.request, body: command.encode()), into: &output)
         #expect(output.bytes == Array("*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$4\r\na\r\nb\r\n".utf8))
         // The server's side reads what the client's side wrote.
         var (server, input, frames) = (RESPCodec().serverSide(), ReceiveBuffer(output.bytes), [Frame]())
@@ -198,5 +199,26 @@ struct RESPCodecTests {
         #expect(throws: Never.self) {
             try RESPCodec().encode(Frame(.request, body: subscribe.encode()), into: &output)
         }
+    }
+
+    @Test
+    func theCodecConforms() {
+        var samples = Self.replies.map { wire, _ in
+            let type = UnicodeScalar(wire[0])
+            let frame = Frame(type == ">" ? .push : .response, isRejection: type == "-" || type == "!", body: wire)
+            return CodecConformance.Sample(frame, bytes: Array(wire))
+        }
+        samples += [
+            .init(Frame(.request, body: Command("SET", "key", "value").encode())),
+            .init(Frame(.request, body: Command("SUBSCRIBE", "news").encode())),
+            .init(Frame(.response, body: ">3\r\n+subscribe\r\n+news\r\n:1\r\n")),
+            .bytes(Array("|1\r\n+ttl\r\n:9\r\n+OK\r\n".utf8), are: [Frame(.response, body: "+OK\r\n")]),
+            .refused(Array("$4090\r\n".utf8), with: .illegalLength),
+            .refused(Array("?\r\n".utf8), with: .unexpectedBytes),
+        ]
+        var kit = CodecConformance(of: RESPCodec(maximumSize: 4096), samples: samples, maximumFrameSize: 4096)
+        kit.bodiesAreOpaque = false
+        let report = kit.check()
+        #expect(report.violations.isEmpty, "\(report)")
     }
 }

@@ -27,15 +27,15 @@ enum Mechanism: CaseIterable, Sendable {
 /// Runs `body` with a server and a client whose loop works by `mechanism`.
 func withServerAndClient(
     by mechanism: Mechanism,
-    speaking layout: FrameLayout = .standard,
+    speaking codec: some FrameCodec = FrameLayout.standard,
     options: LoopbackServer.Options = LoopbackServer.Options(),
     clientOptions: ClientOptions = quickOptions(),
     handler: @escaping LoopbackServer.Handler = { _ in .echo },
     _ body: nonisolated(nonsending) (LoopbackServer, Client) async throws -> Void
 ) async throws {
-    try await withLoopbackServer(speaking: layout, options: options, handler: handler) { server in
+    try await withLoopbackServer(speaking: codec, options: options, handler: handler) { server in
         let endpoint = server.endpoint
-        try await withClient(to: endpoint, speaking: layout, options: clientOptions, on: mechanism.loops) { client in
+        try await withClient(to: endpoint, speaking: codec, options: clientOptions, on: mechanism.loops) { client in
             try await body(server, client)
         }
     }
@@ -97,10 +97,10 @@ struct SimulatedService {
     /// A further client; whoever makes it closes it.
     func client(
         of endpoints: [Endpoint] = ["db:7000"],
-        speaking layout: FrameLayout = .standard,
+        speaking codec: some FrameCodec = FrameLayout.standard,
         options: ClientOptions = ClientOptions()
     ) -> Client {
-        Client(to: endpoints, speaking: layout, options: options, on: network.loops)
+        Client(to: endpoints, speaking: codec, options: options, on: network.loops)
     }
 }
 
@@ -108,7 +108,7 @@ struct SimulatedService {
 func simulate(
     seed: UInt64 = 1,
     conditions: NetworkConditions = NetworkConditions(),
-    speaking layout: FrameLayout = .standard,
+    speaking codec: some FrameCodec = FrameLayout.standard,
     server serverOptions: LoopbackServer.Options = LoopbackServer.Options(),
     options: ClientOptions = ClientOptions(),
     handler: @escaping LoopbackServer.Handler = { _ in .echo },
@@ -119,11 +119,11 @@ func simulate(
     try network.runBlocking {
         let server = try await network.startServer(
             at: "db:7000",
-            speaking: layout,
+            speaking: codec,
             options: serverOptions,
             handler: handler
         )
-        let client = Client(to: "db:7000", speaking: layout, options: options, on: network.loops)
+        let client = Client(to: "db:7000", speaking: codec, options: options, on: network.loops)
         do {
             try await body(SimulatedService(network: network, server: server), client)
         } catch {

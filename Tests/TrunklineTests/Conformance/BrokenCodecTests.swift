@@ -29,4 +29,17 @@ struct BrokenCodecTests {
         let report = check(mistake)
         #expect(report.violations.contains { $0.rule == rule }, "\(mistake): \(report)")
     }
+
+    /// Nobody can report a trap afterwards, so the input is announced before it is fed.
+    @Test func trapIsPrecededByItsInput() async throws {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            let codec = BrokenCodec(.traps)
+            var kit = CodecConformance(of: codec, samples: BrokenCodec.samples, maximumFrameSize: BrokenCodec.limit)
+            kit.announcesInputs = true
+            _ = kit.check()
+        }
+        let lines = String(decoding: try #require(result).standardErrorContent, as: UTF8.self).split(separator: "\n")
+        let last = lines.last { $0.hasPrefix("server decodes ") || $0.hasPrefix("client decodes ") }
+        #expect(last?.hasPrefix("server decodes sample 1 with 104 bytes byte by byte: 42c864787878") == true)
+    }
 }

@@ -14,14 +14,14 @@ func quickOptions(_ change: (inout ClientOptions) -> Void = { _ in }) -> ClientO
 
 /// Runs `body` with a server and a client of it.
 func withServerAndClient(
-    speaking layout: FrameLayout = .standard,
+    speaking codec: some FrameCodec = FrameLayout.standard,
     options: LoopbackServer.Options = LoopbackServer.Options(),
     clientOptions: ClientOptions = quickOptions(),
     handler: @escaping LoopbackServer.Handler = { _ in .echo },
     _ body: nonisolated(nonsending) (LoopbackServer, Client) async throws -> Void
 ) async throws {
-    try await withLoopbackServer(speaking: layout, options: options, handler: handler) { server in
-        try await withClient(to: server.endpoint, speaking: layout, options: clientOptions) { client in
+    try await withLoopbackServer(speaking: codec, options: options, handler: handler) { server in
+        try await withClient(to: server.endpoint, speaking: codec, options: clientOptions) { client in
             try await body(server, client)
         }
     }

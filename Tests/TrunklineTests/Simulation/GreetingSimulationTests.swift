@@ -159,4 +159,40 @@ struct GreetingSimulationTests {
             #expect(received == ["login", "topic", "login", "topic", "b", "login", "c"])
         }
     }
+
+    @Test func subscriptionsThatTheServerKeepsAreNotRestored() throws {
+        let isKept = Mutex(true)
+        let options = ClientOptions { options in
+            options.greeting.perform = { greeter in
+                if isKept.withLock({ $0 }) { await greeter.keepSubscriptions() }
+            }
+        }
+        try simulate(options: options) { service, client in
+            _ = try await client.subscribe(ask("topic"))
+            service.network.reset("db")
+            try await expectEcho("b", by: client)
+            isKept.withLock { $0 = false }
+            service.network.reset("db")
+            try await expectEcho("c", by: client)
+            #expect(await service.server.received.map(\.body) == ["topic", "b", "topic", "c"])
+        }
+    }
+
+    /// What a server had gathered for us came before its answer, and was too much: reading stopped, the answer never
+    /// came, and so did the next attempt end.
+    @Test func twentyThousandPushesMayComeBeforeTheAnswer() throws {
+        let pushes = (0..<20_000).map { Reaction.push(Frame(.push, type: 2, body: Bytes("\($0)"))) }
+        try simulate(options: Self.login(), handler: { $0.body == "login" ? .sequence(pushes + [.echo]) : .echo }) {
+            service,
+            client in
+            let stream = client.pushes(buffering: PushBuffering(maximumCount: 20_000))
+            try await expectEcho("a", by: client)
+            #expect(await client.statistics.connection.attempts == 1)
+            var number = 0
+            for await push in stream.messages.prefix(20_000) {
+                #expect(push.body == Bytes("\(number)") && push.session == 1)
+                number += 1
+            }
+        }
+    }
 }

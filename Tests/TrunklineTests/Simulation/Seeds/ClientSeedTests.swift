@@ -55,7 +55,9 @@ struct ClientSeedTests {
             "end \($0)"
         }
         let faults = SeedFault.allCases.map { "fault \($0)" }
-        for name in outcomes + faults + ends + ["late", "retried", "retry refused", "pings", "subscribed"] {
+        for name in outcomes + faults + ends + [
+            "late", "retried", "retry refused", "pings", "subscribed", "streamed", "stream left",
+        ] {
             #expect(tally[name, default: 0] > 0, "\(name) never happened")
         }
     }

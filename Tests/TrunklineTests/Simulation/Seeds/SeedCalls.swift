@@ -28,7 +28,7 @@ struct SeedCalls: Sendable {
         let retry = plan.retry(of: number)
         let waits = Int.random(in: 0..<7, using: &random) != 0
         try? await world.pass(upTo: 150_000, &random)
-        let way = Int.random(in: 0..<8, using: &random)
+        let way = Int.random(in: 0..<9, using: &random)
         let timeout = way == 2 ? Duration.microseconds(Int.random(in: 1...30_000, using: &random)) : nil
         let (began, stalled) = (world.now, world.stalled)
         let outcomes: [Outcome]
@@ -59,6 +59,7 @@ struct SeedCalls: Sendable {
                 return Frame(.response)
             }
             outcomes = [Outcome(body: body, isOneWay: true, result: posted)]
+        case 7: outcomes = [Outcome(body: body, result: await stream(ask(body), retry: retry, waits, &random))]
         default:
             let bodies = (0..<4).map { Bytes("\(number) \($0)") }
             let results = await client.send(all: bodies.map { ask($0) }, retry: retry, waitsForReady: waits)
@@ -69,6 +70,42 @@ struct SeedCalls: Sendable {
         if took > limit + (world.stalled - stalled) { world.violated("request \(number) took \(took) of \(limit)") }
         for outcome in outcomes { world.note("request \(String(outcome.body).prefix(5)): \(outcome.result.summary)") }
         return outcomes
+    }
+
+    /// Reads a reply as it comes, slowly now and then, and perhaps not to its end.
+    private func stream(
+        _ request: Request,
+        retry: RetryPolicy,
+        _ waits: Bool,
+        _ random: inout SeededGenerator
+    ) async -> Result<Frame, ClientError> {
+        let buffering = ReplyBuffering(maximumCount: 1, overflow: Bool.random(using: &random) ? .suspendReading : .fail)
+        let stream = client.stream(
+            request,
+            timeout: SeedPlan.requestTimeout,
+            retry: retry,
+            waitsForReady: waits,
+            buffering: buffering
+        )
+        let (patience, pause) = (Int.random(in: 0...5, using: &random), Int.random(in: 0...3, using: &random))
+        var bodies: [UInt8] = []
+        var count = 0
+        do throws(ClientError) {
+            for try await frame in stream {
+                bodies += frame.body
+                count += 1
+                if frame.kind == .response {
+                    if count > 1 { world.count("streamed") }
+                    return .success(Frame(.response, body: Bytes(bodies)))
+                }
+                if count > patience { break }
+                try? await world.pass(.milliseconds(pause))
+            }
+            world.count("stream left")
+            return .failure(ClientError(.cancelled, .unknown, "read no further"))
+        } catch {
+            return .failure(error)
+        }
     }
 
     private func result(

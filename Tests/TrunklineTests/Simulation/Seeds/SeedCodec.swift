@@ -1,7 +1,8 @@
 import Trunkline
 import TrunklineCore
 
-/// A layout whose server can say that it goes, and for how many milliseconds: by a push that begins with "!".
+/// A layout whose server can say that it goes, and for how many milliseconds: by a push that begins with "!". A response
+/// that begins with "+" is a part of one.
 struct SeedCodec: FrameCodec {
     var layout: FrameLayout
     var matching: ResponseMatching { layout.matching }
@@ -10,10 +11,19 @@ struct SeedCodec: FrameCodec {
     mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
         guard var frame = try layout.decode(&input) else { return nil }
         if frame.kind == .push, frame.body.first == UInt8(ascii: "!") { frame.kind = .goAway }
+        if frame.kind == .response, frame.body.first == UInt8(ascii: "+") {
+            frame.kind = .part
+            frame.body = Bytes(frame.body.dropFirst())
+        }
         return frame
     }
 
     mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        var frame = frame
+        if frame.kind == .part {
+            frame.kind = .response
+            frame.body = Bytes("+" + String(frame.body))
+        }
         try layout.encode(frame, into: &output)
     }
 
@@ -21,7 +31,11 @@ struct SeedCodec: FrameCodec {
     func ping(number: UInt64) -> Frame? { layout.ping(number: number) }
     func pong(answering ping: Frame) -> Frame? { layout.pong(answering: ping) }
     func retryAfter(in goAway: Frame) -> Duration? { Int(String(goAway.body).dropFirst()).map { .milliseconds($0) } }
-    func serverSide() -> any FrameCodec { layout.serverSide() }
+
+    func serverSide() -> any FrameCodec {
+        guard let layout = layout.serverSide() as? FrameLayout else { return self }
+        return SeedCodec(layout: layout)
+    }
 
     /// The twelve-byte header, with very many serials.
     static let wide = SeedCodec(layout: .standard)

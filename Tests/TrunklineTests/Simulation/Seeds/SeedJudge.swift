@@ -67,7 +67,8 @@ extension Client {
             ("requests", !exchange.table.isEmpty), ("serials", exchange.table.heldSerials > 0),
             ("deadlines", exchange.nextDeadline != nil), ("frames to go out", exchange.hasOutgoing),
             ("callers of connect", !connectWaiters.isEmpty), ("callers of close", !closeWaiters.isEmpty),
-            ("subscribers", !channels.isEmpty), ("a timer", timer?.deadline != nil),
+            ("subscribers", !channels.isEmpty), ("full streams", !fullReplies.isEmpty),
+            ("a timer", timer?.deadline != nil),
         ]
         return facts.filter(\.1).map(\.0) + connection.assumeIsolated { $0.leftovers }
     }

@@ -16,6 +16,14 @@ extension SeedPlan {
         }
     }
 
+    /// Echoes `body` in three pieces.
+    private func parts(of body: Bytes, every delay: Duration) -> Reaction {
+        let (first, rest) = (body.prefix(body.count / 3), body.dropFirst(body.count / 3))
+        let second = rest.prefix(body.count / 3)
+        let last = Frame(.response, body: Bytes(rest.dropFirst(second.count)))
+        return .parts([Bytes(first), Bytes(second)], every: delay, then: .reply(last))
+    }
+
     /// What a server does about `request` of this number. The same for each of its tries.
     func reaction(to request: Frame, _ number: UInt64) -> Reaction {
         var random = random(1000 + number)
@@ -25,7 +33,8 @@ extension SeedPlan {
         let mayRepeat = matching == .wide || matching == .strict
         if request.type == SeedCalls.oneWayType, !hasSerials { return .noReply }
         switch Int.random(in: 0..<60, using: &random) {
-        case 0..<10 where hasSerials: return .after(delay, .echo)
+        case 0..<10: return .after(delay, .echo)
+        case 40..<46: return parts(of: request.body, every: delay / 4)
         case 10..<14 where mayRepeat: return .twice
         case 14..<18 where mayRepeat: return .sequence([.echo, .after(delay, .echo)])
         case 18..<20 where mayRepeat: return .sequence([.unknownSerial, .echo])

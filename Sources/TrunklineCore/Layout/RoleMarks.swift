@@ -1,11 +1,25 @@
-extension Roles.Marks {
-    /// Checks that the roles of `list` fit the fields of requests and responses.
-    init(
-        _ list: RoleList,
-        request: LayoutPlan,
-        response: LayoutPlan,
-        _ typeBits: UInt32
-    ) throws(LayoutError) {
+/// Roles beyond type numbers. A class, so that a layout without any pays for no more than the question.
+final class RoleMarks: Sendable {
+    let response: Role?
+    /// Unless it is a type number.
+    let push: Role?
+    let part: Role?
+    let goAway: Role?
+    let failure: Role?
+    let retryAfter: RetryAfterField?
+    let requests: ClosedRange<UInt32>?
+    /// The types of responses that must have a body.
+    let bodies: ClosedRange<UInt32>?
+    let kind: (@Sendable (Frame) -> Frame.Kind?)?
+    /// Whether it is known of a response that it is no push.
+    let tellsPushes: Bool
+    /// The bits of the type that are marks, and so no part of `frame.type`.
+    let typeBits: UInt32
+
+    /// Checks that the roles of `list` fit the fields of requests and responses; `nil` when these are type numbers alone.
+    init?(_ list: RoleList, request: LayoutPlan, response: LayoutPlan) throws(LayoutError) {
+        guard list.hasMarks || request.kind != nil || response.kind != nil else { return nil }
+        let typeBits = try Roles.typeBits(of: list, [request.type, response.type])
         if list.response != nil, request.kind != nil || response.kind != nil {
             throw LayoutError("role response", "the layout has a kind field that says so")
         }
@@ -20,16 +34,32 @@ extension Roles.Marks {
         goAway = list.goAway
         failure = list.failure
         requests = try Roles.codes("requests", list.requests, in: [request.type, response.type], "type")
+        bodies = nil
         kind = list.kind
-        self.typeBits = typeBits
         tellsPushes = list.response != nil || response.kind?.lists(.push) == true
+        self.typeBits = typeBits
+        retryAfter = list.retryAfter
         if let hint = list.retryAfter {
             try Roles.checkField(hint.name, "retryAfter", in: response)
             guard goAway != nil || kind != nil || response.kind?.lists(.goAway) == true else {
                 throw LayoutError("role retryAfter", "there is no role goAway whose frames would say it")
             }
-            retryAfter = hint
         }
+    }
+
+    /// Those of `marks`, and `bodies`.
+    init(_ marks: RoleMarks?, bodies: ClosedRange<UInt32>?) {
+        response = marks?.response
+        push = marks?.push
+        part = marks?.part
+        goAway = marks?.goAway
+        failure = marks?.failure
+        retryAfter = marks?.retryAfter
+        requests = marks?.requests
+        self.bodies = bodies
+        kind = marks?.kind
+        tellsPushes = marks?.tellsPushes ?? false
+        typeBits = marks?.typeBits ?? 0
     }
 }
 

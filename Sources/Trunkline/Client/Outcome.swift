@@ -1,0 +1,31 @@
+import TrunklineCore
+
+/// What a request came to.
+typealias Outcome = Result<Frame, ClientError>
+
+extension Outcome {
+    /// What a response means for its request.
+    @inline(__always)
+    init(of response: consuming Frame) {
+        if let damage = response.damage {
+            self = .failure(.damaged(response, damage))
+        } else if response.isRejection {
+            self = .failure(.rejection(response))
+        } else {
+            self = .success(response)
+        }
+    }
+}
+
+extension ClientError {
+    static func damaged(_ frame: Frame, _ damage: FrameError.Code) -> ClientError {
+        let reason = damage == .illegalLength ? "longer than may be" : "not acceptable"
+        let cause = FrameError(damage, "the response is \(reason); it begins with \(frame.body)")
+        return ClientError(.protocolViolation, .answered, "the response is damaged", response: frame, cause: cause)
+    }
+
+    static func rejection(_ frame: Frame) -> ClientError {
+        let message = frame.status == 0 ? "the server refused" : "the server answered with status \(frame.status)"
+        return ClientError(.rejected, .answered, message, response: frame)
+    }
+}

@@ -1,0 +1,174 @@
+import TrunklineCore
+import TrunklineIO
+
+/// Carries the parts of one reply from the loop to the task that reads the stream.
+final class ReplyChannel: Sendable {
+    /// What a reader is told: an element, the end, or the failure.
+    typealias Element = Result<Frame?, ClientError>
+
+    private struct State {
+        var buffer: PushBuffer
+        /// The response. It has a place of its own, so that it always fits.
+        var last: Frame?
+        /// Why there is no response; told once, after the parts.
+        var failure: ClientError?
+        /// The request has left the client.
+        var isFinished = false
+        /// Nobody wants the rest.
+        var isAbandoned = false
+        /// The reader has been told why it ends: there is nothing more to say.
+        var isSilent = false
+        var hasParts = false
+        /// Whether reading from the socket is suspended on account of this buffer.
+        var suspendsReading = false
+        var waiters: [UInt64: (suspension: Suspension<Element>, since: Instant)] = [:]
+        var lastWaiter: UInt64 = 0
+
+        /// What is there for a reader: parts, the response or the failure, the end; `nil` when it has to wait.
+        mutating func take() -> Element? {
+            if isSilent { return .success(nil) }
+            if case .frame(let part)? = buffer.next() { return .success(part) }
+            if let last = last.take() { return .success(last) }
+            if let failure = failure.take() { return .failure(failure) }
+            return isFinished ? .success(nil) : nil
+        }
+    }
+
+    private let state: Lock<State>
+    private let ticket: Ticket
+    private let mailbox: Mailbox
+    private let loop: any EventLoop
+    /// The end of the time for the whole reply.
+    private let deadline: Instant?
+    private let partTimeout: Duration?
+
+    init(
+        _ ticket: Ticket,
+        _ buffer: PushBuffer,
+        _ mailbox: Mailbox,
+        on loop: any EventLoop,
+        deadline: Instant?,
+        partTimeout: Duration?
+    ) {
+        self.ticket = ticket
+        self.mailbox = mailbox
+        self.loop = loop
+        self.deadline = deadline
+        self.partTimeout = partTimeout
+        state = Lock(State(buffer: buffer))
+    }
+
+    // MARK: On the loop
+
+    /// Whether reading from the socket is suspended on account of this buffer.
+    var suspendsReading: Bool { state.withLock { $0.suspendsReading } }
+
+    /// Whether a part has come: then the request cannot be sent again.
+    var hasParts: Bool { state.withLock { $0.hasParts } }
+
+    /// When to look again whether the request is out of time; `nil` when it is, at `now`.
+    ///
+    /// While nobody waits for an element, its time has not begun; whoever begins to wait does so after `now`. So one
+    /// deadline per stream is enough, and calls of `next` need not tell the loop.
+    func nextLook(at now: Instant) -> Instant? {
+        let since = state.withLock { state in state.waiters.values.map(\.since).min() } ?? now
+        let due = min(deadline ?? .distantFuture, partTimeout.map { since.advanced(by: $0) } ?? .distantFuture)
+        return due > now ? due : nil
+    }
+
+    /// A part has come.
+    func offer(_ part: Frame) -> Waiter.Reception {
+        let (reception, served) = state.withLock { state -> (Waiter.Reception, (Suspension<Element>, Element)?) in
+            guard !state.isAbandoned, !state.isFinished else { return (.taken, nil) }
+            state.hasParts = true
+            let offer = state.buffer.offer(part)
+            if offer == .overflow { return (.exceeds("more parts than the buffer of this stream holds"), nil) }
+            if let id = state.waiters.keys.min(), let element = state.take() {
+                let waiter = state.waiters.removeValue(forKey: id)
+                return (.taken, waiter.map { ($0.suspension, element) })
+            }
+            guard offer == .takenButFull, !state.suspendsReading else { return (.taken, nil) }
+            state.suspendsReading = true
+            return (.full(self), nil)
+        }
+        if let served { served.0.resume(returning: served.1) }
+        return reception
+    }
+
+    /// The request has ended. What has come can still be read.
+    func finish(_ outcome: Outcome) {
+        let (served, mayResume) = state.withLock { state in
+            guard !state.isFinished else { return ([(Suspension<Element>, Element)](), false) }
+            state.isFinished = true
+            switch outcome {
+            case .success(let frame) where !state.isAbandoned: state.last = frame
+            case .success: state.failure = .readNoFurther
+            case .failure(let error): state.failure = error
+            }
+            var served: [(Suspension<Element>, Element)] = []
+            for (_, waiter) in exchange(&state.waiters, with: [:]).sorted(by: { $0.key < $1.key }) {
+                if let element = state.take() { served.append((waiter.suspension, element)) }
+            }
+            return (served, exchange(&state.suspendsReading, with: false))
+        }
+        for (suspension, element) in served { suspension.resume(returning: element) }
+        if mayResume { mailbox.post(.resumeReading) }
+    }
+
+    // MARK: From any task
+
+    func next() async throws(ClientError) -> Frame? {
+        let id = state.withLock { state -> UInt64 in
+            state.lastWaiter += 1
+            return state.lastWaiter
+        }
+        let element: Element = await withTaskCancellationHandler {
+            await withSuspension { suspension in
+                let element = state.withLock { state -> Element? in
+                    if let element = state.take() { return element }
+                    state.waiters[id] = (suspension, loop.now)
+                    return nil
+                }
+                if let element { suspension.resume(returning: element) }
+            }
+        } onCancel: {
+            // The loop tells what became of the request, and so ends the waiting.
+            abandon()
+        }
+        let mayResume = state.withLock { state in
+            guard state.suspendsReading, state.buffer.isRoomy else { return false }
+            state.suspendsReading = false
+            return true
+        }
+        if mayResume { mailbox.post(.resumeReading) }
+        return try element.get()
+    }
+
+    /// As `abandon`, for a reader who knows why: the stream is at its end at once.
+    func end() {
+        abandon()
+        state.withLock { $0.isSilent = true }
+    }
+
+    /// Nobody wants the rest of the reply: what has come of it is dropped, and the request is given up.
+    func abandon() {
+        let (isFinished, mayResume) = state.withLock { state in
+            guard !state.isAbandoned else { return (true, false) }
+            state.isAbandoned = true
+            let isUnread = !state.buffer.isEmpty || state.last != nil
+            state.buffer.removeAll()
+            state.last = nil
+            if state.isFinished, isUnread, state.failure == nil { state.failure = .readNoFurther }
+            return (state.isFinished, exchange(&state.suspendsReading, with: false))
+        }
+        if !isFinished { mailbox.post(.cancel(ticket...ticket)) }
+        if mayResume { mailbox.post(.resumeReading) }
+    }
+}
+
+extension ClientError {
+    /// The reply was there, or all but.
+    fileprivate static var readNoFurther: ClientError {
+        ClientError(.cancelled, .answered, "cancelled before all of the reply was read")
+    }
+}

@@ -1,0 +1,87 @@
+public import TrunklineCore
+
+/// How much a streamed reply holds for a reader that is slow, and what happens beyond that.
+public struct ReplyBuffering: Sendable, Hashable {
+    /// What happens when the buffer is full.
+    public enum Overflow: Sendable, Hashable {
+        /// Nothing more is read from the socket until the reader has caught up: TCP pushes back on the server.
+        ///
+        /// Everything else on the link waits too, *replies to other requests included*, while their deadlines run: a
+        /// reader that asks something else of the same client before it goes on waits in vain. Use a second client for
+        /// that, or `.fail` with a buffer for the longest reply. The link is not given up for its silence meanwhile.
+        /// What was read at once with the part that filled the buffer, at most 1 MiB, is still held.
+        case suspendReading
+        /// The stream ends with `overloaded`, fate `unknown`, after the parts that it holds. The request is cancelled.
+        case fail
+    }
+
+    /// How many parts are held. Default 256, at least 1.
+    public var maximumCount: Int
+    /// How many bytes of bodies are held; one part of any size always fits. Default 1 MiB.
+    public var maximumBytes: Int
+    /// What happens beyond that. Default `.suspendReading`.
+    public var overflow: Overflow
+
+    /// Makes a description of a buffer.
+    public init(
+        maximumCount: Int = 256,
+        maximumBytes: Int = 1024 * 1024,
+        overflow: Overflow = .suspendReading
+    ) {
+        self.maximumCount = maximumCount
+        self.maximumBytes = maximumBytes
+        self.overflow = overflow
+    }
+
+    var buffer: PushBuffer {
+        PushBuffer(
+            maximumCount: maximumCount,
+            maximumBytes: maximumBytes,
+            policy: overflow == .fail ? .fail : .suspendReading
+        )
+    }
+}
+
+/// The parts of one reply as they come, the response last: see `Client.stream(_:timeout:)`.
+///
+/// It can be read once. Letting go of the stream and its iterators before the end, as leaving a `for` loop does, gives
+/// the request up, and so does cancelling a task that waits for an element. Several iterators of one stream share its
+/// elements, each goes to one. It does not keep the client alive.
+///
+/// At the top level of a script nothing is let go before the program ends: have the loop in a function there, or `cancel()`.
+public struct ReplyStream: AsyncSequence, Sendable {
+    /// A part, or the response.
+    public typealias Element = Frame
+    /// What `send` throws.
+    public typealias Failure = ClientError
+
+    /// Gives the request up when nobody can read the reply any more.
+    final class Reading: Sendable {
+        let channel: ReplyChannel
+        init(_ channel: ReplyChannel) { self.channel = channel }
+        deinit { channel.abandon() }
+    }
+
+    let reading: Reading
+
+    init(_ channel: ReplyChannel) { reading = Reading(channel) }
+
+    /// Gives the request up at once. Without effect after the end.
+    public func cancel() { reading.channel.abandon() }
+
+    /// Takes elements off a stream.
+    public struct AsyncIterator: AsyncIteratorProtocol {
+        let reading: Reading
+
+        /// The next part, the response after the last part, and then `nil`. Throws once, and is at its end then.
+        public mutating func next() async throws(ClientError) -> Frame? { try await reading.channel.next() }
+
+        /// The next part, the response after the last part, and then `nil`. Throws once, and is at its end then.
+        public mutating func next(isolation actor: isolated (any Actor)?) async throws(ClientError) -> Frame? {
+            try await reading.channel.next()
+        }
+    }
+
+    /// An iterator; see `ReplyStream` for what several of them do.
+    public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(reading: reading) }
+}

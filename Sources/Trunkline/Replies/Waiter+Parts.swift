@@ -1,0 +1,91 @@
+import TrunklineCore
+
+/// What those who wait do with a part of their reply.
+extension Waiter {
+    /// What came of a part.
+    enum Reception {
+        case taken
+        /// It was taken, but nothing more should be read until the reader has caught up.
+        case full(ReplyChannel)
+        /// It was the first one, and this waiter, which keeps it, has to take the place of the one that was asked.
+        case joins(Waiter)
+        /// There is no room for it, for this reason: the request is to be given up.
+        case exceeds(String)
+    }
+
+    /// Takes a part of the reply: on to its reader, or to be joined with the others, up to so many bytes.
+    func take(_ part: Frame, joiningUpTo maximumSize: Int) -> Reception {
+        switch self {
+        case .stream(let channel): return channel.offer(part)
+        case .joining(let reply): return reply.add(part).map { .exceeds($0) } ?? .taken
+        case .particular(let waiter, let terms):
+            let reception = waiter.take(part, joiningUpTo: maximumSize)
+            if case .joins(let joining) = reception { return .joins(.particular(joining, terms)) }
+            return reception
+        case .caller, .batch, .handle:
+            let reply = JoinedReply(for: self, upTo: maximumSize)
+            return reply.add(part).map { .exceeds($0) } ?? .joins(.joining(reply))
+        }
+    }
+
+    /// The stream that the reply goes to, if it is one.
+    var channel: ReplyChannel? {
+        switch self {
+        case .stream(let channel): channel
+        case .particular(let waiter, _): waiter.channel
+        case .caller, .batch, .handle, .joining: nil
+        }
+    }
+
+    /// The waiter as it was before any part came, for another try; `nil` when parts have reached a reader already.
+    var anew: Waiter? {
+        switch self {
+        case .stream(let channel): channel.hasParts ? nil : self
+        case .joining(let reply): reply.waiter
+        case .caller, .batch, .handle, .particular: self
+        }
+    }
+}
+
+/// Parts of replies that come in.
+extension Exchange {
+    /// What the arrival of a part asks for.
+    enum Consequence {
+        case none
+        case suspendsReading(ReplyChannel)
+        /// The request is to be given up, for this reason.
+        case fails(Ticket, ClientError.Code, String)
+    }
+
+    /// Hands a part to the one who waits for the reply.
+    mutating func take(_ part: Frame, at now: Instant) -> Consequence {
+        hand(part, to: table.part(part.serial, unstarted: unstarted, at: now))
+    }
+
+    /// Hands a part that came on a link that takes no new requests to the one who waits for the reply.
+    mutating func take(
+        _ part: Frame,
+        on session: UInt64,
+        _ positions: Range<OutboundPosition>,
+        at now: Instant
+    ) -> Consequence {
+        hand(part, to: table.part(part.serial, on: session, positions, at: now))
+    }
+
+    private mutating func hand(_ part: Frame, to answer: RequestTable<Waiter>.Answer) -> Consequence {
+        switch answer {
+        case .resume(let ticket, let waiter):
+            if part.damage != nil { return .fails(ticket, .protocolViolation, "a part of the reply is damaged") }
+            counters.parts += 1
+            switch waiter.take(part, joiningUpTo: maximumReplySize) {
+            case .taken: return .none
+            case .full(let channel): return .suspendsReading(channel)
+            case .joins(let joining): table.setWaiter(joining, of: ticket)
+            case .exceeds(let message): return .fails(ticket, .overloaded, message)
+            }
+        case .late: break
+        case .unknown: counters.unknownResponses += 1
+        }
+        return .none
+    }
+}

@@ -1,0 +1,167 @@
+public import TrunklineCore
+
+/// Typed requests: everything that can be asked with a `Request` can be asked with one of these.
+///
+/// Parameters and errors are those of the call with a `Request`. Further, an error thrown by `encode` or `prepare` becomes
+/// `invalidRequest`, fate `notSent`, and one thrown by `decode` becomes `invalidRequest`, fate `answered`, with the error
+/// as its cause. A request type can say for all calls that it may be sent again: `TypedRequest.retry`.
+extension Client {
+    /// Sends `request` and returns the server's response as the request reads it.
+    public nonisolated func send<Typed: TypedRequest>(
+        _ request: Typed,
+        timeout: Duration? = nil,
+        retry: RetryPolicy? = nil,
+        waitsForReady: Bool = true
+    ) async throws(ClientError) -> Typed.Response {
+        let frame = try Request(request).frame
+        let outcome = await outcome(of: frame, timeout, retry ?? Typed.retry, waitsForReady, expectsResponse: true)
+        return try Typed.read(try outcome.get())
+    }
+
+    /// Sends `requests` together and returns their results as they read them, in the same order, when the last one has
+    /// ended. One that cannot be encoded fails; the others are sent.
+    public nonisolated func send<Typed: TypedRequest>(
+        all requests: some Collection<Typed>,
+        timeout: Duration? = nil,
+        retry: RetryPolicy? = nil,
+        waitsForReady: Bool = true
+    ) async -> [Result<Typed.Response, ClientError>] {
+        var encoded: [Request] = []
+        let refusals = requests.map { request -> ClientError? in
+            do throws(ClientError) {
+                encoded.append(try Request(request))
+                return nil
+            } catch {
+                return error
+            }
+        }
+        let outcomes = await send(
+            all: encoded,
+            timeout: timeout,
+            retry: retry ?? Typed.retry,
+            waitsForReady: waitsForReady
+        )
+        var answered = outcomes.makeIterator()
+        return refusals.compactMap { refusal in
+            if let refusal { .failure(refusal) } else { answered.next()?.read(as: Typed.self) }
+        }
+    }
+
+    /// Starts `request` and returns a handle on it, without waiting.
+    public nonisolated func start<Typed: TypedRequest>(
+        _ request: Typed,
+        timeout: Duration? = nil,
+        retry: RetryPolicy? = nil,
+        waitsForReady: Bool = true
+    ) throws(ClientError) -> TypedPendingRequest<Typed> {
+        let request = try Request(request)
+        return TypedPendingRequest(
+            start(request, timeout: timeout, retry: retry ?? Typed.retry, waitsForReady: waitsForReady)
+        )
+    }
+
+    /// Sends `request` and returns the server's reply as it comes: `decode` reads every part of it, and the response.
+    public nonisolated func stream<Typed: TypedRequest>(
+        _ request: Typed,
+        timeout: Duration? = nil,
+        partTimeout: Duration? = nil,
+        retry: RetryPolicy? = nil,
+        waitsForReady: Bool = true,
+        buffering: ReplyBuffering = ReplyBuffering()
+    ) throws(ClientError) -> TypedReplyStream<Typed> {
+        let request = try Request(request)
+        return TypedReplyStream(
+            stream(
+                request,
+                timeout: timeout,
+                partTimeout: partTimeout,
+                retry: retry ?? Typed.retry,
+                waitsForReady: waitsForReady,
+                buffering: buffering
+            )
+        )
+    }
+
+    /// Sends `request`, and once the server has accepted it, sends it again on every new link.
+    ///
+    /// `Subscription.response` is the server's answer as it came.
+    public nonisolated func subscribe(
+        _ request: some TypedRequest,
+        timeout: Duration? = nil
+    ) async throws(ClientError) -> Subscription {
+        try await subscribe(Request(request), timeout: timeout)
+    }
+}
+
+extension Greeter {
+    /// Sends `request` and returns the server's response as the request reads it.
+    public func send<Typed: TypedRequest>(
+        _ request: Typed,
+        timeout: Duration? = nil
+    ) async throws(ClientError) -> Typed.Response {
+        let request = try Request(request)
+        return try Typed.read(try await send(request, timeout: timeout))
+    }
+}
+
+/// A typed request that is under way without anybody waiting for it: see `Client.start`.
+public struct TypedPendingRequest<Typed: TypedRequest>: Sendable {
+    /// The same request, as one of frames.
+    public let pending: PendingRequest
+
+    init(_ pending: PendingRequest) { self.pending = pending }
+
+    /// How far the request has come.
+    public var state: PendingRequest.State { pending.state }
+
+    /// Gives the request up, as cancelling the task of a `send` does. Without effect when it is over.
+    public func cancel() { pending.cancel() }
+
+    /// The response as the request reads it, awaited if need be, as often as you like: it is read anew each time.
+    ///
+    /// Cancelling the task that waits here cancels the request.
+    public var value: Typed.Response {
+        get async throws(ClientError) { try Typed.read(try await pending.value) }
+    }
+}
+
+/// The elements of a `ReplyStream` as a typed request reads them: see `Client.stream`.
+public struct TypedReplyStream<Typed: TypedRequest>: AsyncSequence, Sendable {
+    /// What a part, or the response, is read as.
+    public typealias Element = Typed.Response
+    /// What `send` throws.
+    public typealias Failure = ClientError
+
+    let frames: ReplyStream
+
+    init(_ frames: ReplyStream) { self.frames = frames }
+
+    /// Gives the request up at once. Without effect after the end.
+    public func cancel() { frames.cancel() }
+
+    /// Takes elements off a stream.
+    public struct AsyncIterator: AsyncIteratorProtocol {
+        var frames: ReplyStream.AsyncIterator
+
+        /// The next element; `nil` at the end. Throws once, and is at its end then: an element that cannot be read
+        /// gives the request up.
+        public mutating func next() async throws(ClientError) -> Typed.Response? {
+            guard let frame = try await frames.next() else { return nil }
+            do throws(ClientError) {
+                return try Typed.read(frame)
+            } catch {
+                frames.reading.channel.end()
+                throw error
+            }
+        }
+
+        /// The next element; `nil` at the end. Throws once, and is at its end then: an element that cannot be read
+        /// gives the request up.
+        public mutating func next(isolation actor: isolated (any Actor)?) async throws(ClientError) -> Typed.Response? {
+            try await next()
+        }
+    }
+
+    /// An iterator; see `ReplyStream` for what several of them do.
+    public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(frames: frames.makeAsyncIterator()) }
+}

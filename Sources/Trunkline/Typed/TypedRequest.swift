@@ -1,0 +1,107 @@
+public import TrunklineCore
+
+/// A request that knows how its body is made and how its response is read.
+///
+/// ```swift
+/// struct GetUser: TypedRequest {
+///     let id: Int
+///     static let type: UInt32 = 0x410
+///     func encode() -> Bytes { Bytes("\(id)") }
+///     static func decode(_ response: Frame) -> User { User(name: String(response.body)) }
+/// }
+/// let user = try await client.send(GetUser(id: 7))
+/// ```
+public protocol TypedRequest: Sendable {
+    /// What the server's answer becomes.
+    associatedtype Response: Sendable
+
+    /// The protocol's number for this type of request. Default 0, for protocols that have none.
+    static var type: UInt32 { get }
+
+    /// What the body's bytes are, put into the field "contentType". Default `nil`, for nothing. A layout without that
+    /// field has no place for it: there it is left out.
+    static var contentType: ContentType? { get }
+
+    /// Whether requests of this type are sent again when they fail, for calls that do not say otherwise; `nil`, the
+    /// default, for `options.requests.retry`. Reads are idempotent as a rule: `.idempotent()`.
+    static var retry: RetryPolicy? { get }
+
+    /// The body. An error thrown here becomes `invalidRequest`, fate `notSent`.
+    func encode() throws -> Bytes
+
+    /// Sets what a frame of this protocol has beside type and body: `request["keyLength"] = 3`. `request` has both
+    /// already. Default: nothing. An error thrown here becomes `invalidRequest`, fate `notSent`.
+    func prepare(_ request: inout Request) throws
+
+    /// Reads the server's answer; of a stream, each of its elements. An error thrown here becomes `invalidRequest`, fate
+    /// `answered`. `ContentTypedRequest` has it done by content type.
+    static func decode(_ response: Frame) throws -> Response
+}
+
+extension TypedRequest {
+    /// None.
+    public static var type: UInt32 { 0 }
+
+    /// Nothing is said of it.
+    public static var contentType: ContentType? { nil }
+
+    /// As the client's options say.
+    public static var retry: RetryPolicy? { nil }
+
+    /// Nothing more is set.
+    public func prepare(_ request: inout Request) throws {}
+}
+
+/// A request whose response is read according to the content type that the server gives it.
+///
+/// ```swift
+/// struct GetUser: ContentTypedRequest {
+///     let id: Int
+///     static let type: UInt32 = 0x410
+///     static let contentType: ContentType? = .json
+///     static let decoders: [ContentType: @Sendable (Bytes) throws -> User] = [.json: User.init(json:), .protobuf: …]
+///     func encode() throws -> Bytes { … }
+/// }
+/// ```
+public protocol ContentTypedRequest: TypedRequest {
+    // Said again so that the compiler finds it by the decoders.
+    associatedtype Response
+
+    /// What makes a response out of a body, by the body's content type. A response that does not say what it is counts
+    /// as being what the request is (`contentType`). An error thrown in one becomes `invalidRequest`, fate `answered`,
+    /// as does a content type that is not here, with an `UnknownContentType` as the cause.
+    static var decoders: [ContentType: @Sendable (Bytes) throws -> Response] { get }
+}
+
+extension ContentTypedRequest {
+    /// Has the decoder for the response's content type read it.
+    ///
+    /// - Throws: `UnknownContentType`, or what the decoder throws.
+    public static func decode(_ response: Frame) throws -> Response {
+        let found = response.contentType ?? contentType
+        guard let found, let decoder = decoders[found] else {
+            throw UnknownContentType(found: found, known: decoders.keys.sorted { $0.rawValue < $1.rawValue })
+        }
+        return try decoder(response.body)
+    }
+}
+
+/// A response has a content type for which its request has no decoder.
+public struct UnknownContentType: Error, Hashable, Sendable, CustomStringConvertible {
+    /// What the response is; `nil` when neither it nor the request says so.
+    public var found: ContentType?
+    /// What the request can read.
+    public var known: [ContentType]
+
+    /// Makes an error, for a `decode` of your own.
+    public init(found: ContentType?, known: [ContentType]) {
+        self.found = found
+        self.known = known
+    }
+
+    /// Both in words.
+    public var description: String {
+        let expected = known.isEmpty ? "nothing can be read" : known.map(\.description).joined(separator: ", ")
+        return "the response is \(found?.description ?? "of no content type"), expected: \(expected)"
+    }
+}

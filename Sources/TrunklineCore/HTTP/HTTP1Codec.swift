@@ -1,0 +1,98 @@
+/// HTTP/1.1 as a client speaks it (RFC 9112): requests out, responses in, in their order (pipelining).
+///
+/// ```swift
+/// let client = Client(to: "api.internal:80", speaking: HTTP1Codec(host: "api.internal"))
+/// let response = try await client.send(HTTP1Request(.get, "/users/7"))
+/// ```
+///
+/// **Frames.** A request's `type` is the number of its method (`HTTP1Request.Method.type`) and its `body` the whole
+/// message, head and content; `HTTP1Request.frame()` makes such frames. A response's `status` is the status code and its
+/// `body` is head, content (taken out of its chunks) and trailers, whose lengths are in `frame["headLength"]` and
+/// `frame["trailerLength"]`; `HTTP1Response(frame)` reads them.
+///
+/// **Parts.** A response that is there in full is one frame. One that is not, and is larger than `partSize` or of unknown
+/// length, comes in parts: the head by itself, then content as it arrives; the `response` is the last of them. `send`
+/// joins them, up to `options.requests.maximumReplySize` (16 MiB), `stream` hands them out.
+///
+/// **The end of a link.** After a response with `Connection: close`, one of HTTP/1.0 without `keep-alive`, one that ends
+/// with the connection, and a tunnel (a `CONNECT` that succeeded; what it leads to is not this protocol) the frame's
+/// `endsLink` is true: the client goes on with another link, at once.
+///
+/// **Strictness.** What two readers could take for different messages is refused, in both directions: conflicting and
+/// repeated lengths (equal ones and lists, too), a length beside chunks, other transfer codings, a carriage return or a
+/// line feed alone, folded lines, blanks before a colon, control characters. So are responses that nobody asked for and
+/// `101`, as nothing is upgraded here. Interim responses (`100`, `103`) are skipped, 64 for each response at most.
+///
+/// Pipelining costs something when a link ends: `options.requests.maximumInFlight` bounds how many requests are out at a
+/// time, 1 means none behind another, and `.idempotent` sends those again that the server did not answer.
+public struct HTTP1Codec: FrameCodec {
+    /// What `Host` says in requests that do not say it: the server's name, with its port unless that is 80 (RFC 9110
+    /// §7.2). `nil`, the default, if every request says it.
+    public var host: String?
+    /// Status codes that `send` throws `rejected` for. Default none: with HTTP, 404 is an answer like others.
+    public var rejected: ClosedRange<Int>?
+    /// The most bytes of a head, or of a trailer section, in either direction. Default 64 KiB.
+    public var maximumHeadSize = 64 * 1024
+    /// The most bytes of content, in either direction. Default 64 MiB; those who take responses in parts may want more.
+    public var maximumBodySize = 64 * 1024 * 1024
+    /// The most fields of a head, or of a trailer section. Default 256.
+    public var maximumFields = 256
+    /// Responses of known length up to this size, in bytes, are waited for rather than given in parts. Default 64 KiB.
+    public var partSize = 64 * 1024
+
+    /// What goes on on this link.
+    var responses = HTTP1Responses()
+
+    /// The codec; what is left out has its default.
+    public init(host: String? = nil, rejecting rejected: ClosedRange<Int>? = nil) {
+        self.host = host
+        self.rejected = rejected
+    }
+
+    /// The codec with the options that `change` sets.
+    public init(host: String? = nil, _ change: (inout HTTP1Codec) -> Void) {
+        self.host = host
+        change(&self)
+    }
+
+    var limits: HTTP1Limits { HTTP1Limits(head: maximumHeadSize, body: maximumBodySize, fields: maximumFields) }
+
+    /// In order: HTTP/1.1 has no serials.
+    public var matching: ResponseMatching { .inOrder }
+
+    /// The length of a response depends on the method of its request.
+    public var notesSent: Bool { true }
+
+    /// Takes down what the next response but those before it answers.
+    public mutating func noteSent(_ frame: Frame) { responses.noteSent(frame.type) }
+
+    /// Takes a response, or a part of one.
+    public mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+        try responses.decode(&input, self.limits, partSize: partSize).map { mark($0) }
+    }
+
+    /// The end of the connection ends a response that says nothing of its length. One that says more than has come is
+    /// lost with its link.
+    public mutating func decodeEnd(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+        try responses.decodeEnd(&input, limits).map { mark($0) }
+    }
+
+    private func mark(_ frame: Frame) -> Frame {
+        guard let rejected, rejected.contains(Int(frame.status)) else { return frame }
+        var frame = frame
+        frame.isRejection = true
+        return frame
+    }
+
+    /// Writes the message in the frame's body, with `Host` and `Content-Length` where they are missing.
+    public func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        guard frame.kind == .request else {
+            throw FrameError(.malformed, "a client sends nothing but requests, and no \(frame.kind)")
+        }
+        try HTTP1Encoding(frame.body, limits, host: host).encode(requestOf: frame.type, into: &output)
+    }
+
+    /// The same protocol as the server sees it, for tests. It sends whole messages, as `HTTP1Response.frame()` makes them,
+    /// adds `Content-Length`, and leaves the content of responses to `HEAD` out.
+    public func serverSide() -> any FrameCodec { HTTP1Server(limits: limits) }
+}

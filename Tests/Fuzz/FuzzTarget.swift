@@ -1,0 +1,29 @@
+import Trunkline
+
+/// What can be fuzzed. The first bytes of an input choose among variants, and where the rest is split.
+enum FuzzTarget: String, CaseIterable {
+    /// Presets and layouts with every kind of field.
+    case layouts
+    /// Layouts that the input describes.
+    case builder
+    /// The codecs of this package.
+    case codecs
+    /// Responses and requests of HTTP/1.1.
+    case http
+    /// Codecs as users write them.
+    case redis
+    /// A client, from connecting to its first requests: the input is what the server says.
+    case greeting
+
+    func run(_ input: FuzzInput) {
+        var input = input
+        switch self {
+        case .layouts: FuzzLayouts.fixed[input.below(FuzzLayouts.fixed.count)].run(&input)
+        case .builder: FuzzLayouts.built(from: &input)?.run(&input)
+        case .codecs: FuzzCodecs.ours[input.below(FuzzCodecs.ours.count)].run(&input)
+        case .http: FuzzCodecs.http[input.below(FuzzCodecs.http.count)].run(&input)
+        case .redis: FuzzCodecs.redis[input.below(FuzzCodecs.redis.count)].run(&input)
+        case .greeting: FuzzGreeting.run(&input)
+        }
+    }
+}

@@ -1,0 +1,344 @@
+import Foundation
+import Testing
+import Trunkline
+
+/// mosquitto, spoken to as in the tutorial: greeting, subscriptions, both qualities of service, keep alive.
+@Suite(.serialized, .timeLimit(.minutes(2)), .enabled(if: Broker.isAvailable, "mosquitto is not installed"))
+struct MosquittoTests {
+    /// Options that are quick to come back, and patient with a broker on a machine that has much else to do.
+    private func options(
+        _ session: MQTT.Session,
+        _ change: (inout ClientOptions) -> Void = { _ in }
+    ) -> ClientOptions {
+        ClientOptions { options in
+            options.speakMQTT(as: session)
+            options.connecting.timeout = .seconds(60)
+            options.greeting.timeout = .seconds(60)
+            options.reconnecting.policy = Backoff(base: .milliseconds(5), cap: .milliseconds(100))
+            options.requests.timeout = .seconds(60)
+            change(&options)
+        }
+    }
+
+    private func client(
+        _ id: String,
+        of broker: Broker,
+        isClean: Bool = true,
+        _ change: (inout ClientOptions) -> Void = { _ in }
+    ) -> Client {
+        client(MQTT.Session(clientID: id, isClean: isClean), of: broker, change)
+    }
+
+    private func client(
+        _ session: MQTT.Session,
+        of broker: Broker,
+        _ change: (inout ClientOptions) -> Void = { _ in }
+    ) -> Client {
+        Client(to: broker.endpoint, speaking: MQTTCodec(), options: options(session, change))
+    }
+
+    /// The next report of the end of a link that was ready.
+    private func nextEnd(_ reports: AsyncStream<DisconnectReport>) async -> DisconnectReport? {
+        await reports.first { $0.phase == .ready }
+    }
+
+    /// The next message of `pushes`.
+    private func next(_ pushes: inout PushStream.AsyncIterator) async -> MQTT.Message? {
+        while let push = await pushes.next() {
+            if case .message(let frame) = push { return MQTT.Message(frame) }
+        }
+        return nil
+    }
+
+    // MARK: Messages
+
+    @Test func bothQualitiesOfServiceWorkBothWays() async throws {
+        let broker = try Broker()
+        let client = client("both", of: broker)
+        var pushes = client.pushes().makeAsyncIterator()
+        _ = try await client.subscribe(.subscribe(to: "exact/#"))
+        _ = try await client.subscribe(.subscribe(to: "loose/+", acknowledged: false))
+        for topic in ["exact/a/b", "loose/a"] {
+            for isAcknowledged in [true, false] {
+                let message = MQTT.Message(topic: topic, payload: "Grüße", isAcknowledged: isAcknowledged)
+                if isAcknowledged {
+                    let answer = try await client.send(.publish(message))
+                    #expect(answer.type == MQTT.Packet.puback.rawValue)
+                } else {
+                    try await client.post(.publish(message))
+                }
+                guard case .message(let push)? = await pushes.next() else { return #expect(Bool(false), "no push") }
+                try await client.acknowledge(push)
+                // The lower of what the publisher and the subscriber asked for.
+                var expected = message
+                expected.isAcknowledged = isAcknowledged && topic != "loose/a"
+                #expect(MQTT.Message(push) == expected)
+            }
+        }
+        _ = try await client.send(.unsubscribe(from: "exact/#"))
+        _ = try await client.send(.publish(MQTT.Message(topic: "exact/a", payload: "unheard")))
+        _ = try await client.send(.publish(MQTT.Message(topic: "loose/a", payload: "heard")))
+        #expect(await next(&pushes)?.payload == "heard")
+        await client.close()
+        #expect(await client.statistics.unknownResponses == 0)
+    }
+
+    @Test func aThousandPublishersGetEachTheirOwnAnswer() async throws {
+        let broker = try Broker()
+        let client = client("many", of: broker)
+        let results = await client.send(all: (0..<1000).map { .publish(MQTT.Message(topic: "t", payload: "\($0)")) })
+        #expect(results.allSatisfy { if case .success = $0 { true } else { false } })
+        await client.close()
+        let statistics = await client.statistics
+        #expect(statistics.responses == 1000 && statistics.unknownResponses == 0 && statistics.heldSerials == 0)
+    }
+
+    /// A broker with a limit on the size of packets hangs up; ours is told before anything is written.
+    @Test func aMessageThatIsTooLongIsTheCallersError() async throws {
+        let broker = try Broker()
+        let client = client("long", of: broker)
+        let message = MQTT.Message(topic: "t", payload: Bytes([UInt8](repeating: 0, count: 2 << 20)))
+        let error = await #expect(throws: ClientError.self) { try await client.send(.publish(message)) }
+        #expect(error?.code == .invalidRequest && error?.fate == .notSent)
+        let loose = await #expect(throws: ClientError.self) {
+            try await client.send(.publish(MQTT.Message(topic: "t", payload: "", isAcknowledged: false)))
+        }
+        #expect(loose?.code == .invalidRequest)
+        await client.close()
+    }
+
+    // MARK: Links
+
+    /// Links die in many ways; here by another client of the same name, whom the broker prefers.
+    private func killLink(of id: String, isClean: Bool = true, at broker: Broker) async throws {
+        let session = MQTT.Session(clientID: id, isClean: isClean)
+        try await withClient(to: broker.endpoint, speaking: MQTTCodec(), options: options(session)) {
+            try await $0.connect()
+        }
+    }
+
+    @Test func subscriptionsAreRestoredOnANewLink() async throws {
+        let broker = try Broker()
+        let (subscriber, publisher) = (client("subscriber", of: broker), client("publisher", of: broker))
+        var pushes = subscriber.pushes().makeAsyncIterator()
+        _ = try await subscriber.subscribe(.subscribe(to: "news"))
+        for round in 1...3 {
+            try await killLink(of: "subscriber", at: broker)
+            while await subscriber.statistics.connection.links <= round { try await Task.sleep(for: .milliseconds(1)) }
+            let message = MQTT.Message(topic: "news", payload: "\(round)")
+            _ = try await publisher.send(.publish(message))
+            #expect(await next(&pushes) == message)
+        }
+        await subscriber.close()
+        await publisher.close()
+    }
+
+    /// The message is acknowledged on a link that is gone, so the broker sends it again.
+    @Test func anAcknowledgementNeverGoesOutOnAnotherLink() async throws {
+        let broker = try Broker()
+        let (subscriber, publisher) = (
+            client("subscriber", of: broker, isClean: false), client("publisher", of: broker)
+        )
+        var pushes = subscriber.pushes().makeAsyncIterator()
+        _ = try await subscriber.subscribe(.subscribe(to: "news"))
+        _ = try await publisher.send(.publish(MQTT.Message(topic: "news", payload: "1")))
+        guard case .message(let first)? = await pushes.next() else { return #expect(Bool(false), "no push") }
+        await subscriber.suspend()
+        await subscriber.resume()
+        try await subscriber.connect()
+        let error = await #expect(throws: ClientError.self) { try await subscriber.acknowledge(first) }
+        #expect(error?.code == .connectionLost && error?.fate == .notSent)
+        guard case .reconnected? = await pushes.next(), case .message(let again)? = await pushes.next() else {
+            return #expect(Bool(false), "not sent again")
+        }
+        #expect(MQTT.Message(again) == MQTT.Message(first) && again.session > first.session)
+        #expect(again.type & 8 == 8)  // the broker says that it is a repetition
+        try await subscriber.acknowledge(again)
+        await subscriber.close()
+        await publisher.close()
+    }
+
+    @Test func theWillIsPublishedUnlessWeTakeLeave() async throws {
+        let broker = try Broker()
+        let watcher = client("watcher", of: broker)
+        var pushes = watcher.pushes().makeAsyncIterator()
+        _ = try await watcher.subscribe(.subscribe(to: "wills"))
+        for (id, takesLeave) in [("one", true), ("two", false), ("three", true), ("four", false)] {
+            var session = MQTT.Session(clientID: id)
+            session.will = MQTT.Message(topic: "wills", payload: Bytes(id))
+            let client = client(session, of: broker)
+            try await client.connect()
+            if takesLeave { await client.close() } else { await client.closeNow() }
+        }
+        #expect(await next(&pushes)?.payload == "two")
+        #expect(await next(&pushes)?.payload == "four")
+        await watcher.close()
+    }
+
+    // MARK: Life
+
+    @Test func pingsKeepAnIdleLink() async throws {
+        let broker = try Broker()
+        // The broker gives an idle client six seconds; this one pings every 400 ms, for longer than that.
+        let client = client(MQTT.Session(clientID: "idle", keepAlive: 4), of: broker) {
+            $0.liveness.speakAfter = .milliseconds(400)
+        }
+        try await client.connect()
+        while await client.statistics.connection.pings < 17 { try await Task.sleep(for: .milliseconds(20)) }
+        let statistics = await client.statistics
+        #expect(statistics.connection.links == 1 && statistics.connection.disconnects.isEmpty)
+        #expect(await client.roundTripTime != nil)
+        await client.close()
+    }
+
+    /// The control: this broker does hang up on those it does not hear.
+    @Test func withoutPingsTheBrokerHangsUp() async throws {
+        let broker = try Broker()
+        let client = client(MQTT.Session(clientID: "mute", keepAlive: 1), of: broker) {
+            $0.liveness.heartbeat = .none
+        }
+        let reports = client.disconnects
+        try await client.connect()
+        #expect(await nextEnd(reports)?.cause == .closedByServer)
+        await client.closeNow()
+    }
+
+    @Test func aBrokerThatHangsIsNoticedByTheHeartbeat() async throws {
+        let broker = try Broker()
+        let client = client("watchful", of: broker) {
+            $0.liveness.interval = .milliseconds(200)
+            $0.liveness.deadline = .milliseconds(500)
+        }
+        let reports = client.disconnects
+        try await client.connect()
+        broker.server.pause()
+        #expect(await nextEnd(reports)?.cause == .halfOpen)
+        broker.server.resume()
+        _ = try await client.send(.publish(MQTT.Message(topic: "t", payload: "back")))
+        await client.close()
+    }
+
+    @Test func aBrokerThatIsKilledAndStartedAgainDeliversWhatItHeld() async throws {
+        let broker = try Broker("persistence true", "autosave_on_changes true", "autosave_interval 1")
+        let publisher = client("publisher", of: broker)
+        let subscriber = client("subscriber", of: broker, isClean: false)
+        _ = try await subscriber.subscribe(.subscribe(to: "news"))
+        await subscriber.close()
+        let messages = (0..<100).map { MQTT.Message(topic: "news", payload: "message \($0);") }
+        for result in await publisher.send(all: messages.map { .publish($0) }) { _ = try result.get() }
+        while !broker.hasSaved("message 99;") { try await Task.sleep(for: .milliseconds(10)) }
+        broker.server.kill()
+        // What is said meanwhile waits for the broker.
+        let late = publisher.start(.publish(MQTT.Message(topic: "news", payload: "late")))
+        try broker.server.start()
+        _ = try await late.value
+
+        let heir = client("subscriber", of: broker, isClean: false)
+        let pushes = heir.pushes(buffering: PushBuffering(overflow: .suspendReading))
+        var received: [Bytes] = []
+        for await push in pushes.messages {
+            received.append(MQTT.Message(push).payload)
+            try await heir.acknowledge(push)
+            if received.last == "late" { break }
+        }
+        #expect(received == messages.map(\.payload) + ["late"])
+        await heir.close()
+        await publisher.close()
+    }
+
+    @Test func aWrongPasswordIsRefusedOnceAndForAll() async throws {
+        let broker = try Broker(user: ("anna", "secret"))
+        for (password, isWelcome) in [("secret", true), ("wrong", false)] {
+            let client = client(MQTT.Session(clientID: "c", login: ("anna", password)), of: broker)
+            if isWelcome {
+                try await client.connect()
+            } else {
+                let error = await #expect(throws: ClientError.self) { try await client.connect() }
+                #expect(error?.code == .unavailable)
+                #expect((error?.cause as? GreetingRefusal)?.isPermanent == true)
+                #expect(await client.statistics.connection.attempts == 1)
+            }
+            await client.close()
+        }
+    }
+
+    // MARK: Much
+
+    /// In order and without a loss, although every link is killed on the way: messages may come twice, never too late.
+    @Test(.timeLimit(.minutes(5))) func fiftyThousandMessagesArriveAtLeastOnce() async throws {
+        let count = 50_000
+        let broker = try Broker("max_inflight_messages 1000", "max_queued_messages 0")
+        let publisher = client("publisher", of: broker)
+        let subscriber = client("subscriber", of: broker, isClean: false)
+        let pushes = subscriber.pushes(buffering: PushBuffering(overflow: .suspendReading))
+        _ = try await subscriber.subscribe(.subscribe(to: "numbers"))
+
+        async let published: Void = publish(count, by: publisher)
+        var (highest, repeated, acknowledged) = (-1, 0, 0)
+        for await push in pushes.messages {
+            let number = Int(String(MQTT.Message(push).payload)) ?? -1
+            let isNew = number > highest
+            if isNew { #expect(number == highest + 1) } else { repeated += 1 }
+            highest = max(highest, number)
+            do {
+                try await subscriber.acknowledge(push)
+                acknowledged += 1
+            } catch {
+                #expect(error.code == .connectionLost && error.fate == .notSent)  // it comes again
+            }
+            if isNew, number == 10_000 { try await killLink(of: "publisher", at: broker) }
+            if isNew, number == 30_000 { try await killLink(of: "subscriber", isClean: false, at: broker) }
+            if highest == count - 1 { break }
+        }
+        try await published
+        let links = await (publisher.statistics.connection.links, subscriber.statistics.connection.links)
+        print("MQTT: \(count) messages, \(repeated) twice, \(acknowledged) acknowledged, \(links) links")
+        #expect(links.0 > 1 && links.1 > 1)
+        await publisher.close()
+        await subscriber.close()
+    }
+
+    /// Publishes the numbers below `count`, in order. What is lost with a link is said again from the first that was
+    /// not acknowledged; `retry: .never`, so that nothing behind it overtakes it on the next link.
+    private func publish(_ count: Int, by client: Client) async throws {
+        var next = 0
+        while next < count {
+            let batch = next..<min(next + 500, count)
+            let requests = batch.map { Request.publish(MQTT.Message(topic: "numbers", payload: "\($0)")) }
+            for result in await client.send(all: requests, retry: .never) {
+                guard case .success = result else { break }
+                next += 1
+            }
+        }
+    }
+
+    @Test func aSlowConsumerThatSuspendsReadingLosesNothing() async throws {
+        let count = 3000
+        let broker = try Broker("max_inflight_messages 1000", "max_queued_messages 0")
+        let (publisher, subscriber) = (client("publisher", of: broker), client("subscriber", of: broker))
+        let buffering = PushBuffering(maximumCount: 16, overflow: .suspendReading)
+        let pushes = subscriber.pushes(buffering: buffering)
+        _ = try await subscriber.subscribe(.subscribe(to: "numbers"))
+        let filler = String(repeating: ".", count: 2000)
+        async let published = publisher.send(
+            all: (0..<count).map { .publish(MQTT.Message(topic: "numbers", payload: "\($0)\(filler)")) }
+        )
+        var received = 0
+        for await push in pushes {
+            guard case .message(let frame) = push else { #expect(Bool(false), "\(push)"); continue }
+            #expect(String(MQTT.Message(frame).payload.prefix { $0 != UInt8(ascii: ".") }) == "\(received)")
+            received += 1
+            if received % 100 == 0 { try await Task.sleep(for: .milliseconds(10)) }
+            try await subscriber.acknowledge(frame)
+            if received == count { break }
+        }
+        #expect(await published.allSatisfy { if case .success = $0 { true } else { false } })
+        #expect(await subscriber.statistics.connection.links == 1)
+        await publisher.close()
+        await subscriber.close()
+    }
+}
+
+extension String {
+    fileprivate init(_ bytes: some Collection<UInt8>) { self.init(decoding: bytes, as: UTF8.self) }
+}

@@ -1,0 +1,215 @@
+import Foundation
+import Testing
+import Trunkline
+
+/// The dissector that a layout prints, run by tshark over a capture that is written by hand.
+@Suite(.enabled(if: ServerProcess.isAvailable("tshark"), "tshark is not installed"))
+struct WiresharkTests {
+    private static let layout = FrameLayout {
+        Field.constant(request: [0xca, 0xfe], response: [0xbe, 0xef])
+        Field.type(UInt16.self)
+        Field.length(width: 3, counting: .rest, order: .littleEndian)
+        Field.serial(UInt64.self, order: .littleEndian)
+        Field.status(UInt16.self)
+        Field.integer("version", UInt8.self, default: 3)
+        Field.body
+        Field.checksum(.crc32, over: .body)
+        Field.type(UInt16.self)
+    }
+    .roles(ping: 1, push: 2...9, cancel: 10)
+
+    // Magic, type, length, serial, status, version, body, CRC-32 of the body, type.
+    private static let request = hex("cafe 0410 160000 0000000000000010 0000 03 68656c6c6f 3610a686 0410")
+    private static let ping = hex("cafe 0001 110000 0500000000000000 0000 03 00000000 0001")
+    private static let rejection = hex("beef 0410 130000 0000000000000010 0007 03 6e6f 67aa281f 0410")
+    private static let push = hex("beef 0002 120000 0000000000000000 0000 03 21 9e6bffd3 0002")
+    private static let impossible = hex("cafe 0001 010000")
+
+    /// Captures of these pieces of the two streams, each in a packet of its own.
+    private static let pieces: [Capture.Piece] = [
+        // A request in three segments, cut in its length and behind it; a ping in the third.
+        .toServer(Array(request[..<5])),
+        .toServer(Array(request[5..<9])),
+        .toServer(Array(request[9...]) + ping),
+        // Two frames that share a segment, the second of which ends in the next.
+        .toClient(rejection + push.prefix(20)),
+        .toClient(Array(push[20...])),
+        .toServer(impossible),
+    ]
+
+    @Test(.timeLimit(.minutes(1)))
+    func tsharkJoinsAndNamesEveryFrame() throws {
+        let info = try Self.run(["-T", "fields", "-e", "frame.number", "-e", "acme.kind", "-e", "acme.serial"])
+        #expect(
+            info.filter { !$0.hasSuffix("\t\t") } == [
+                "3\trequest,ping\t1152921504606846976,5", "4\trejection\t1152921504606846976", "5\tpush\t0",
+            ]
+        )
+        let columns = try Self.run(["-T", "fields", "-e", "_ws.col.Info"])
+        #expect(columns.contains { $0.contains("rejection type 0x410 serial 1152921504606846976 status 7") })
+        #expect(columns.last?.contains("illegal length") == true)
+    }
+
+    @Test(.timeLimit(.minutes(1)))
+    func tsharkShowsEveryField() throws {
+        let lines = try Self.run(["-V", "-O", "acme", "-Y", "acme.kind == \"request\""])
+        let start = try #require(lines.firstIndex { $0.hasPrefix("acme: request") })
+        #expect(
+            lines[start...].dropFirst().prefix(10).map { $0.trimmingCharacters(in: .whitespaces) } == [
+                "constant: cafe", "type: 0x0410 (1040)", "length: 22 (0x000016)",
+                "serial: 1152921504606846976 (0x1000000000000000)", "status: 0 (0x0000)", "version: 3 (0x03)",
+                "body: 68656c6c6f", "crc32: 0x3610a686", "type: 0x0410 (1040)", "[kind: request]",
+            ]
+        )
+    }
+
+    /// A length of varying width moves every field behind it, and marks, not types, tell what frames are.
+    @Test(.timeLimit(.minutes(1)))
+    func tsharkFollowsLengthsOfVaryingWidthAndMarks() throws {
+        let layout = FrameLayout {
+            Field.kind(UInt8.self, [.request: 0, .response: 1, .push: 2])
+            Field.length(.varint, counting: .rest)
+            Field.integer("flags", UInt16.self, order: .littleEndian)
+            Field.bytes("token", 2)
+            Field.body
+            Field.serial(UInt16.self)
+            Field.integer("more", UInt8.self)
+        }
+        .roles(part: .field("more", 1...), failure: .bit(9, of: "flags"))
+        // Kind, length, flags, token, body, serial, more: 307 bytes after a length of two.
+        let long = hex("00 b302 0000 aabb") + [UInt8](repeating: 0x78, count: 300) + hex("0032 00")
+        let pieces: [Capture.Piece] = [
+            .toServer(Array(long[..<2])),
+            .toServer(Array(long[2...])),
+            .toClient(hex("01 08 0000 aabb 61 0032 01") + hex("01 07 0000 aabb 0032 00")),
+            .toClient(hex("01 07 0002 aabb 0033 00") + hex("02 07 0000 aabb 0000 00") + hex("09 07 0000 aabb 0000 00")),
+            .toServer(hex("00 ffffffffffffffffffffff")),
+        ]
+        let arguments = ["-T", "fields", "-e", "acme.kind", "-e", "acme.serial", "-e", "acme.length"]
+        #expect(
+            try Self.run(arguments, layout, pieces) == [
+                "\t\t", "request\t50\t307", "part,response\t50,50\t8,7", "rejection,push,unknown\t51,0,0\t7,7,7",
+                "\t\t",
+            ]
+        )
+        #expect(
+            try Self.run(["-T", "fields", "-e", "_ws.col.Info"], layout, pieces).last?.contains("illegal length")
+                == true
+        )
+    }
+
+    /// A bit of the type marks a response, as in SMPP, and is no part of it.
+    @Test(.timeLimit(.minutes(1)))
+    func tsharkTellsRequestsFromResponsesByABit() throws {
+        let layout = FrameLayout {
+            Field.length(UInt32.self, counting: .wholeFrame)
+            Field.type(UInt32.self)
+            Field.status(UInt32.self)
+            Field.serial(UInt32.self)
+            Field.body
+        }
+        .roles(ping: 0x15, push: 5, response: .bit(31), goAway: 6, requests: 1...0x100)
+        func frame(_ type: String, _ status: String, _ serial: String) -> [UInt8] {
+            hex("00000010 \(type) 000000\(status) 000000\(serial)")
+        }
+        let pieces: [Capture.Piece] = [
+            .toServer(frame("00000004", "00", "01") + frame("00000015", "00", "02")),
+            .toClient(frame("80000004", "58", "01") + frame("80000015", "00", "02")),
+            .toClient(frame("00000005", "00", "07") + frame("00000006", "00", "08") + frame("00000015", "00", "09")),
+            .toServer(frame("80000005", "00", "07") + frame("00000999", "00", "0a")),
+        ]
+        let lines = try Self.run(["-T", "fields", "-e", "_ws.col.Info"], layout, pieces)
+        #expect(
+            lines.map { $0.trimmingCharacters(in: .whitespaces) } == [
+                "request type 0x4 serial 1; ping type 0x15 serial 2",
+                "rejection type 0x4 serial 1 status 88; pong type 0x15 serial 2 status 0",
+                "push type 0x5 serial 7 status 0; goAway type 0x6 serial 8 status 0; ping type 0x15 serial 9 status 0",
+                "response type 0x5 serial 7; unknown type 0x999 serial 10",
+            ]
+        )
+    }
+
+    /// The lines that tshark prints about a capture of `pieces`, with the layout's dissector and these arguments.
+    private static func run(
+        _ arguments: [String],
+        _ layout: FrameLayout = layout,
+        _ pieces: [Capture.Piece] = pieces
+    ) throws -> [String] {
+        let directory = FileManager.default.temporaryDirectory
+            .appendingPathComponent("trunkline-\(UUID().uuidString.prefix(8))")
+        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: directory) }
+        let (script, capture) = (
+            directory.appendingPathComponent("acme.lua"), directory.appendingPathComponent("a.pcap")
+        )
+        try layout.wiresharkDissector(name: "acme", port: 9000).write(to: script, atomically: true, encoding: .utf8)
+        try Data(Capture.bytes(of: pieces, port: 9000)).write(to: capture)
+
+        let process = Process()
+        let output = Pipe()
+        process.executableURL = URL(fileURLWithPath: try #require(ServerProcess.find("tshark")))
+        process.arguments = ["-X", "lua_script:\(script.path)", "-r", capture.path] + arguments
+        process.standardInput = FileHandle.nullDevice
+        process.standardOutput = output
+        process.standardError = FileHandle.nullDevice
+        // No configuration, plugins or history of whoever runs the tests.
+        process.environment = ProcessInfo.processInfo.environment.merging(["HOME": directory.path]) { $1 }
+        try process.run()
+        let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+        process.waitUntilExit()
+        #expect(process.terminationStatus == 0)
+        return text.split(separator: "\n").map(String.init)
+    }
+}
+
+/// The bytes of a capture file: IPv4 and TCP between 10.0.0.1 and a server on 10.0.0.2, without checksums.
+private enum Capture {
+    enum Piece {
+        case toServer([UInt8])
+        case toClient([UInt8])
+    }
+
+    /// The pcap file format: a header of 24 bytes, then every packet with its time and size. 101 is raw IP.
+    static func bytes(of pieces: [Piece], port: UInt16) -> [UInt8] {
+        let header =
+            little(0xa1b2_c3d4, 4) + little(2, 2) + little(4, 2) + little(0, 8) + little(65535, 4) + little(101, 4)
+        var sent = (toServer: 1000, toClient: 5000)
+        return pieces.enumerated().reduce(into: header) { file, item in
+            let packet: [UInt8]
+            switch item.element {
+            case .toServer(let bytes):
+                let segment = segment(from: 40000, to: Int(port), sequence: sent.toServer, after: sent.toClient, bytes)
+                packet = ip(from: 1, to: 2, segment)
+                sent.toServer += bytes.count
+            case .toClient(let bytes):
+                let segment = segment(from: Int(port), to: 40000, sequence: sent.toClient, after: sent.toServer, bytes)
+                packet = ip(from: 2, to: 1, segment)
+                sent.toClient += bytes.count
+            }
+            file += little(item.offset, 4) + little(0, 4) + little(packet.count, 4) + little(packet.count, 4) + packet
+        }
+    }
+
+    /// RFC 9293, section 3.1: 20 bytes of header with the flags PSH and ACK.
+    private static func segment(from: Int, to: Int, sequence: Int, after: Int, _ bytes: [UInt8]) -> [UInt8] {
+        big(from, 2) + big(to, 2) + big(sequence, 4) + big(after, 4) + [0x50, 0x18] + big(65535, 2) + big(0, 4) + bytes
+    }
+
+    /// RFC 791, section 3.1: 20 bytes of header, protocol 6.
+    private static func ip(from: UInt8, to: UInt8, _ bytes: [UInt8]) -> [UInt8] {
+        [0x45, 0] + big(20 + bytes.count, 2) + big(0, 2) + big(0x4000, 2) + [64, 6] + big(0, 2)
+            + [10, 0, 0, from, 10, 0, 0, to] + bytes
+    }
+
+    private static func little(_ value: Int, _ width: Int) -> [UInt8] { big(value, width).reversed() }
+
+    private static func big(_ value: Int, _ width: Int) -> [UInt8] {
+        (0..<width).reversed().map { UInt8(truncatingIfNeeded: value >> (8 * $0)) }
+    }
+}
+
+/// The bytes of hexadecimal `digits`; blanks between them are for the reader.
+private func hex(_ digits: String) -> [UInt8] {
+    let values = digits.compactMap(\.hexDigitValue)
+    return stride(from: 0, to: values.count, by: 2).map { UInt8(values[$0] * 16 + values[$0 + 1]) }
+}

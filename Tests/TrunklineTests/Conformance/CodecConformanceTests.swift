@@ -1,0 +1,94 @@
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// The presets and the codecs of this package keep every rule.
+struct CodecConformanceTests {
+    private static let question = Frame(.request, body: "question")
+    private static let inOrder: [CodecConformance.Sample] = [
+        .init(question), .init(Frame(.request)), .init(Frame(.response, body: "answer"), answering: question),
+        .init([Frame(.response, body: "one"), Frame(.response), Frame(.response, body: "three")]),
+    ]
+
+    private func expectConformance(_ kit: CodecConformance, sourceLocation: SourceLocation = #_sourceLocation) {
+        let report = kit.check()
+        #expect(report.violations.isEmpty, "\(report)", sourceLocation: sourceLocation)
+        #expect(report.unchecked.isEmpty, "\(report)", sourceLocation: sourceLocation)
+    }
+
+    @Test func checkedLayoutKeepsEveryRule() {
+        let request = Frame(.request, type: 3, serial: 50, body: "question")
+        let samples: [CodecConformance.Sample] = [
+            .init(request), .init(Frame(.request, type: 4, serial: 0xFFFF_FFFF)),
+            .init(Frame(.response, type: 3, serial: 50, status: 200, body: "answer"), answering: request),
+            .init(Frame(.response, type: 3, serial: 51, status: 404, isRejection: true)),
+            .init(Frame(.push, type: 1, status: 200, body: "news")),
+        ]
+        expectConformance(CodecConformance(of: .checked, samples: samples))
+    }
+
+    @Test func extendedLayoutKeepsEveryRule() {
+        var request = Frame(.request, type: 0x410, serial: 50, body: "question")
+        request["version"] = 1
+        let samples: [CodecConformance.Sample] = [
+            .init(request), .init(Frame(.response, type: 0x410, serial: 50, body: "answer"), answering: request),
+            .init(Frame(.push, type: 2, body: "news")),
+        ]
+        expectConformance(CodecConformance(of: .extended, samples: samples))
+    }
+
+    @Test(arguments: ["\n", "\r\n", [0xFF], "aba", "--x--"] as [Bytes], [1, 2])
+    func delimitedFramesKeepEveryRule(delimiter: Bytes, parts: Int) {
+        let codec = DelimitedCodec(delimiter: delimiter, parts: parts, maximumFrameSize: 64)
+        let between = parts == 2 ? Array(delimiter) : []
+        func frame(_ kind: Frame.Kind, _ text: String) -> Frame { Frame(kind, body: Bytes(text.utf8 + between + [7])) }
+        let request = frame(.request, "question")
+        let samples: [CodecConformance.Sample] = [
+            .init(request), .init(frame(.request, "")), .init(frame(.response, "one"), answering: request),
+            .init([frame(.response, "two"), frame(.response, ""), frame(.response, "three")]),
+            .refused([UInt8](repeating: 1, count: 64), with: .illegalLength),
+        ]
+        var kit = CodecConformance(of: codec, samples: samples, maximumFrameSize: 64)
+        kit.relaxed = DelimitedCodec(delimiter: delimiter, parts: parts, maximumFrameSize: 256)
+        // Two parts are a grammar of the body: no body of other bytes stands for the limit.
+        kit.bodiesAreOpaque = parts == 1
+        let report = kit.check()
+        #expect(report.violations.isEmpty, "\(report)")
+        #expect(report.unchecked.isEmpty || parts == 2, "\(report)")
+    }
+
+    @Test func heartbeatsOfTextKeepEveryRule() {
+        for pong in ["PONG", "PING"] as [Bytes] {
+            let codec = DelimitedCodec(delimiter: "\n", maximumFrameSize: 80).heartbeat(ping: "PING", pong: pong)
+            var kit = CodecConformance(of: codec, samples: Self.inOrder, maximumFrameSize: 80)
+            kit.relaxed = DelimitedCodec(delimiter: "\n", maximumFrameSize: 200).heartbeat(ping: "PING", pong: pong)
+            expectConformance(kit)
+        }
+    }
+
+    @Test func lengthPrefixedFramesKeepEveryRule() {
+        let lengths: [LengthPrefixedCodec.Length] = [
+            .varint, .integer(width: 1), .integer(width: 2), .integer(width: 4, order: .littleEndian),
+            .integer(width: 8), .integer(width: 3, countingItself: true),
+        ]
+        for length in lengths {
+            let codec = LengthPrefixedCodec(length, maximumFrameSize: 100)
+            var kit = CodecConformance(of: codec, samples: Self.inOrder, maximumFrameSize: 100)
+            kit.relaxed = LengthPrefixedCodec(length, maximumFrameSize: 250)
+            expectConformance(kit)
+        }
+    }
+
+    @Test func lengthPrefixedFramesWithSerialsKeepEveryRule() {
+        let request = Frame(.request, serial: 7, body: [0, 0, 7, 1, 2, 3])
+        let codec = LengthPrefixedCodec(UInt16.self, maximumFrameSize: 100).serial(at: 1, UInt16.self)
+        let samples: [CodecConformance.Sample] = [
+            .init(request), .init(Frame(.response, serial: 7, body: [9, 0, 7]), answering: request),
+        ]
+        var kit = CodecConformance(of: codec, samples: samples, maximumFrameSize: 100)
+        kit.relaxed = LengthPrefixedCodec(UInt16.self, maximumFrameSize: 250).serial(at: 1, UInt16.self)
+        kit.bodiesAreOpaque = false
+        let report = kit.check()
+        #expect(report.violations.isEmpty, "\(report)")
+    }
+}

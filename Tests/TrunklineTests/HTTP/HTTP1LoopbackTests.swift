@@ -1,0 +1,160 @@
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// HTTP/1.1 between a client and a server of ours.
+@Suite(.timeLimit(.minutes(1)))
+struct HTTP1LoopbackTests {
+    private static let codec = HTTP1Codec(host: "h")
+
+    /// A server that answers with the target of the request, or as `answer` says.
+    private func simulate(
+        seed: UInt64 = 1,
+        speaking codec: HTTP1Codec = HTTP1LoopbackTests.codec,
+        options: ClientOptions = ClientOptions(),
+        _ answer: @escaping @Sendable (HTTP1Request) -> Reaction? = { _ in nil },
+        _ body: @escaping @Sendable (LoopbackServer, Client) async throws -> Void
+    ) throws {
+        let network = SimulatedNetwork(seed: seed)
+        try network.runBlocking {
+            let server = try await network.startServer(at: "a:80", speaking: codec) { frame in
+                guard let request = try? HTTP1Request(frame) else { return .reset }
+                return answer(request) ?? Self.reply(HTTP1Response(body: Bytes(request.target)))
+            }
+            let client = Client(to: "a:80", speaking: codec, options: options, on: network.loops)
+            try await body(server, client)
+            await client.close()
+            await server.stop()
+        }
+        #expect(network.openLinks == 0)
+    }
+
+    private static func reply(_ response: HTTP1Response) -> Reaction {
+        (try? response.frame()).map { .reply($0) } ?? .reset
+    }
+
+    private func get(_ target: String, by client: Client, retry: RetryPolicy? = nil) async throws -> String {
+        String(try await client.send(HTTP1Request(.get, target), retry: retry).body)
+    }
+
+    @Test func requestsAndResponsesTravelAsValues() throws {
+        let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
+            #expect(request.headers["host"] == "h")
+            var headers = request.headers
+            headers["Content-Length"] = nil
+            return Self.reply(HTTP1Response(418, reason: "I'm a teapot", headers: headers, body: request.body))
+        }
+        try simulate(answer) { _, client in
+            let request = HTTP1Request(.post, "/a", headers: ["X": "1", "x": "2"], body: "tea")
+            let response = try await client.send(request)
+            #expect(response.status == 418 && response.reason == "I'm a teapot" && response.body == "tea")
+            #expect(response.headers.values(of: "x") == ["1", "2"])
+        }
+    }
+
+    @Test func responsesInPiecesReachTheirRequests() throws {
+        let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
+            .inPieces(of: 1, Self.reply(HTTP1Response(body: Bytes(request.target))))
+        }
+        try simulate(answer) { _, client in
+            let requests = try (0..<50).map { try Request(HTTP1Request($0 % 3 == 0 ? .head : .get, "/\($0)")) }
+            for (index, result) in await client.send(all: requests).enumerated() {
+                let response = try HTTP1Response(result.get())
+                #expect(response.body == Bytes(index % 3 == 0 ? "" : "/\(index)"))
+            }
+        }
+    }
+
+    @Test func aGivenUpRequestsResponseIsDroppedInItsPlace() throws {
+        try simulate { server, client in
+            let handles = try (0..<20).map {
+                client.start(try Request(HTTP1Request($0 % 2 == 0 ? .head : .get, "/\($0)")))
+            }
+            for handle in handles[5..<10] { handle.cancel() }
+            for (index, handle) in handles.enumerated() where !(5..<10).contains(index) {
+                let response = try HTTP1Response(try await handle.value)
+                #expect(response.body == Bytes(index % 2 == 0 ? "" : "/\(index)"))
+            }
+        }
+    }
+
+    @Test func whatCannotBeSentIsItsCallersErrorAndNobodyElses() throws {
+        try simulate { server, client in
+            _ = try await get("/a", by: client)
+            let injected = await failure { () throws(ClientError) in
+                try await client.send(HTTP1Request(.get, "/", headers: ["X": "a\r\nEvil: b"]))
+            }
+            #expect(injected?.code == .invalidRequest && injected?.fate == .notSent)
+            let length = await failure { () throws(ClientError) in
+                try await client.send(HTTP1Request(.post, "/", headers: ["Content-Length": "9"], body: "x"))
+            }
+            #expect(length?.code == .invalidRequest && length?.fate == .notSent)
+            #expect((length?.cause as? FrameError)?.code == .illegalLength)
+            let after = try await get("/b", by: client)
+            #expect(after == "/b")
+            #expect(await server.totalConnections == 1)
+            #expect(await server.received.count == 2)
+        }
+    }
+
+    @Test func aResponseUpToTheEndOfTheConnectionIsWhole() throws {
+        let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
+            .sequence([.inPieces(of: 3, .garbage("HTTP/1.0 200 OK\r\n\r\n\(request.target)")), .close])
+        }
+        let options = ClientOptions { $0.requests.maximumInFlight = 1 }
+        try simulate(options: options, answer) { _, client in
+            for index in 0..<20 {
+                let body = try await get("/\(index)", by: client, retry: .never)
+                #expect(body == "/\(index)")
+            }
+            #expect(await client.statistics.connection.disconnects[.goAway] == 20)
+        }
+    }
+
+    /// The head of the response was lost with the parts before the last.
+    @Test func aRejectionInPartsIsWhole() throws {
+        let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
+            .inPieces(
+                of: 9,
+                .garbage("HTTP/1.1 503 No\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nsorry\r\n3\r\n!!!\r\n0\r\n\r\n")
+            )
+        }
+        try simulate(speaking: HTTP1Codec(host: "h", rejecting: 500...599), answer) { _, client in
+            let error = await failure { () throws(ClientError) in try await client.send(HTTP1Request(.get, "/a")) }
+            #expect(error?.code == .rejected && error?.fate == .answered)
+            let response = try HTTP1Response(try #require(error?.response))
+            #expect(response.status == 503 && response.body == "sorry!!!" && response.reason == "No")
+        }
+    }
+
+    @Test func aResponseInPartsCanBeReadAsItComes() throws {
+        let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
+            .inPieces(
+                of: 20,
+                .garbage("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n3\r\n!!!\r\n0\r\n\r\n")
+            )
+        }
+        try simulate(answer) { _, client in
+            var frames: [Frame] = []
+            for try await part in client.stream(try Request(HTTP1Request(.get, "/a"))) { frames.append(part) }
+            #expect(frames.count > 2 && frames.last?.kind == .response)
+            let head = try HTTP1Response(frames[0])
+            #expect(head.status == 200 && head.headers["transfer-encoding"] == "chunked" && head.body.isEmpty)
+            #expect(frames.dropFirst().map { String($0.body) }.joined() == "hello!!!")
+        }
+    }
+
+    @Test func aBrokenResponseCostsTheLinkAndSaysWhy() throws {
+        let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
+            guard request.target == "/bad" else { return nil }
+            return .garbage("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n")
+        }
+        try simulate(answer) { _, client in
+            let error = await failure { () throws(ClientError) in try await client.send(HTTP1Request(.get, "/bad")) }
+            #expect(error?.code == .protocolViolation && error?.fate == .unknown)
+            #expect((error?.cause as? FrameError)?.message.contains("both Content-Length") == true)
+            let after = try await get("/b", by: client)
+            #expect(after == "/b")
+        }
+    }
+}

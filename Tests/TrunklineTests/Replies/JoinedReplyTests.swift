@@ -1,0 +1,129 @@
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// Replies in parts to those who want them in one piece.
+@Suite(.timeLimit(.minutes(1)))
+struct JoinedReplyTests {
+    private static let handler: LoopbackServer.Handler = { request in
+        .parts([Bytes(Array(request.body) + [0x31]), "", Bytes(Array(request.body) + [0x32])], every: .milliseconds(2))
+    }
+
+    @Test(arguments: PartsCodec.bothMatchings, [RetryPolicy.ifUnsent, .idempotent()])
+    func everyWayToAskHasTheWholeReply(_ codec: PartsCodec, _ retry: RetryPolicy) throws {
+        try simulate(speaking: codec, handler: Self.handler) { _, client in
+            let reply = try await client.send(ask("a"), retry: retry)
+            #expect(reply.body == "a1a2a")
+            #expect(reply.kind == .response)
+            let handle = client.start(ask("b"), retry: retry)
+            let batch = await client.send(all: [ask("c"), ask("d")], retry: retry)
+            #expect(batch.compactMap { try? $0.get().body } == ["c1c2c", "d1d2d"])
+            try await expectBody("b1b2b", of: handle)
+            let subscription = try await client.subscribe(ask("e"))
+            #expect(subscription.response.body == "e1e2e")
+            #expect(handle.state == .completed)
+        }
+    }
+
+    @Test func aRejectionHasItsOwnBodyAlone() throws {
+        let handler: LoopbackServer.Handler = { _ in .parts(["a", "b"], then: .status(500, "broken")) }
+        try simulate(speaking: PartsCodec.rich, handler: handler) { _, client in
+            let error = await failure { () throws(ClientError) in try await client.send(ask("x")) }
+            #expect(error?.code == .rejected)
+            #expect(error?.response?.body == "broken")
+            #expect(error?.response?.status == 500)
+        }
+    }
+
+    @Test(arguments: PartsCodec.bothMatchings)
+    func aReplyThatIsTooLongFailsAloneAndItsRestIsDropped(_ codec: PartsCodec) throws {
+        let options = ClientOptions { $0.requests.maximumReplySize = 25 }
+        let handler: LoopbackServer.Handler = { .parts(Array(repeating: $0.body, count: 4)) }
+        try simulate(speaking: codec, options: options, handler: handler) { service, client in
+            let replies = await client.send(all: [ask("12345"), ask("1234567"), ask("1234567890"), ask("54321")])
+            guard replies.count == 4 else { return #expect(Bool(false), "a result is missing") }
+            let bodies = replies.map { try? $0.get().body }
+            #expect(bodies == ["1234512345123451234512345", nil, nil, "5432154321543215432154321"])
+            // With its response it would be too long; and before the response.
+            let errors = replies.map(\.failure)
+            #expect(errors[1]?.code == .overloaded)
+            #expect(errors[2]?.code == .overloaded)
+            #expect(errors[2]?.fate == .unknown)
+            #expect(await service.server.totalConnections == 1)
+            #expect(await client.statistics.unknownResponses == 0)
+            #expect(await client.statistics.heldSerials == 0)
+        }
+    }
+
+    @Test func theLastFrameCountsToo() throws {
+        let options = ClientOptions { $0.requests.maximumReplySize = 10 }
+        let handler: LoopbackServer.Handler = { _ in .parts(["12345"], then: .reply("123456")) }
+        try simulate(speaking: PartsCodec.standard, options: options, handler: handler) { service, client in
+            let error = await failure { () throws(ClientError) in try await client.send(ask("x")) }
+            #expect(error?.code == .overloaded)
+            #expect(error?.fate == .answered)
+            // One that comes whole is no business of this limit.
+            await service.server.script(.reply("12345678901"))
+            let whole = try await client.send(ask("y"))
+            #expect(whole.body == "12345678901")
+        }
+    }
+
+    /// What had come of the first try must not be in front of the second.
+    @Test func aSecondTryBeginsAnew() throws {
+        try simulate(speaking: PartsCodec.standard, handler: Self.handler) { service, client in
+            await service.server.script(.sequence([.part("lost"), .part("too"), .close]))
+            let reply = try await client.send(ask("a"), retry: .idempotent())
+            #expect(reply.body == "a1a2a")
+            await service.server.script(.sequence([.part("lost"), .close]))
+            let handle = client.start(ask("b"), retry: .idempotent())
+            try await expectBody("b1b2b", of: handle)
+            #expect(await client.statistics.retries == 2)
+        }
+    }
+
+    @Test func emptyPartsTakeNoMemoryAndAReplyMayBeEmpty() throws {
+        let handler: LoopbackServer.Handler = { _ in .parts(Array(repeating: "", count: 10_000), then: .reply("")) }
+        try simulate(speaking: PartsCodec.standard, handler: handler) { _, client in
+            let reply = try await client.send(ask("x"))
+            #expect(reply.body.isEmpty)
+            #expect(await client.statistics.parts == 10_000)
+        }
+    }
+
+    // MARK: The greeting
+
+    @Test func aGreetingHasTheWholeReply() throws {
+        let options = ClientOptions {
+            $0.greeting.perform = { greeter in
+                let reply = try await greeter.send(ask("a"))
+                if reply.body != "a1a2a" { throw GreetingRefusal("\(reply.body)") }
+            }
+        }
+        for codec in PartsCodec.bothMatchings {
+            try simulate(speaking: codec, options: options, handler: Self.handler) { _, client in
+                let reply = try await client.send(ask("b"))
+                #expect(reply.body == "b1b2b")
+            }
+        }
+    }
+
+    @Test func aReplyThatIsTooLongEndsTheAttempt() throws {
+        let options = ClientOptions {
+            $0.requests.maximumReplySize = 3
+            $0.reconnecting.maximumAttempts = 1
+            $0.greeting.perform = { greeter in _ = try await greeter.send(ask("a")) }
+        }
+        try simulate(speaking: PartsCodec.standard, options: options, handler: Self.handler) { _, client in
+            let error = await failure { () throws(ClientError) in try await client.send(ask("b")) }
+            #expect(error?.code == .unavailable)
+            #expect((error?.cause as? ClientError)?.code == .overloaded)
+        }
+    }
+}
+
+extension Result where Failure == ClientError {
+    fileprivate var failure: ClientError? {
+        if case .failure(let error) = self { error } else { nil }
+    }
+}

@@ -1,0 +1,84 @@
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// A layout in which the top bit of a response's type says that more of it follows.
+struct PartsCodec: FrameCodec {
+    private static let more: UInt32 = 0x8000_0000
+
+    var base: any FrameCodec = FrameLayout.standard
+    var matching: ResponseMatching { base.matching }
+
+    mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+        guard var frame = try base.decode(&input) else { return nil }
+        if frame.kind == .response, frame.type & Self.more != 0 {
+            frame.kind = .part
+            frame.type ^= Self.more
+        }
+        // A push of type 3 says that the server goes.
+        if frame.kind == .push, frame.type == 3 { frame.kind = .goAway }
+        if frame.body == "damaged" { frame.damage = .malformed }
+        return frame
+    }
+
+    mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        var frame = frame
+        if frame.kind == .part {
+            frame.kind = .response
+            frame.type |= Self.more
+        }
+        try base.encode(frame, into: &output)
+    }
+
+    func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? { base.cancelFrame(for: serial, type: type) }
+    func ping(number: UInt64) -> Frame? { base.ping(number: number) }
+    func pong(answering ping: Frame) -> Frame? { base.pong(answering: ping) }
+    var pongsLookLikePings: Bool { base.pongsLookLikePings }
+    func serverSide() -> any FrameCodec { PartsCodec(base: base.serverSide()) }
+
+    /// By serial.
+    static let standard = PartsCodec()
+    /// Without serials.
+    static let inOrder = PartsCodec(
+        base: FrameLayout {
+            Field.type(UInt32.self)
+            Field.status(UInt16.self)
+            Field.length(UInt32.self, counting: .body)
+            Field.body
+        }
+        .roles(ping: 1, pong: 4, push: 2...3)
+    )
+    /// With a status and a content type.
+    static let rich = PartsCodec(
+        base: FrameLayout {
+            Field.type(UInt32.self)
+            Field.serial(UInt32.self)
+            Field.status(UInt16.self)
+            Field.integer("contentType", UInt32.self)
+            Field.length(UInt32.self, counting: .body)
+            Field.body
+        }
+        .roles(ping: 1, push: 2...3, cancel: 5, serials: 50...)
+    )
+    static let bothMatchings = [standard, inOrder]
+}
+
+extension PartsCodec: CustomTestStringConvertible {
+    var testDescription: String { matching == .inOrder ? "in order" : "by serial" }
+}
+
+/// What `stream` gives until its end or failure: bodies, those of parts with a "+", and the failure's code and fate.
+func words(of stream: ReplyStream) async -> [String] {
+    var words: [String] = []
+    do throws(ClientError) {
+        for try await frame in stream {
+            words.append(frame.kind == .part ? "+" + String(frame.body) : String(frame.body))
+        }
+    } catch {
+        words.append("\(error.code) \(error.fate)")
+    }
+    return words
+}
+
+/// The numbers from 0 up to `count`, as bodies.
+func numbers(_ count: Int) -> [Bytes] { (0..<count).map { Bytes("\($0)") } }

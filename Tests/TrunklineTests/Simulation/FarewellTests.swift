@@ -1,0 +1,115 @@
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// Taking leave: the codec's closing frame is the last one of a link that ends in good order, and of no other.
+@Suite(.timeLimit(.minutes(1)))
+struct FarewellTests {
+    /// The standard layout with a word for leaving.
+    private struct Codec: FrameCodec {
+        var layout = FrameLayout.standard
+        var matching: ResponseMatching { layout.matching }
+
+        mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? { try layout.decode(&input) }
+
+        mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+            try layout.encode(frame, into: &output)
+        }
+
+        func closingFrame() -> Frame? { Frame(.request, type: 0x4FF, body: "bye") }
+        func serverSide() -> any FrameCodec { layout.serverSide() }
+    }
+
+    /// Runs `body` with servers at "a:1" and "b:1" that take a second for "slow" requests, and a client of both.
+    private func simulate(
+        options: ClientOptions = ClientOptions(),
+        _ body: @escaping @Sendable (SimulatedNetwork, LoopbackServer, LoopbackServer, Client) async throws -> Void
+    ) throws {
+        let network = SimulatedNetwork(seed: 1)
+        try network.runBlocking {
+            let handler: LoopbackServer.Handler = { $0.body == "slow" ? .after(.seconds(1), .echo) : .echo }
+            let first = try await network.startServer(at: "a:1", speaking: Codec(), handler: handler)
+            let second = try await network.startServer(at: "b:1", speaking: Codec(), handler: handler)
+            let client = Client(to: ["a:1", "b:1"], speaking: Codec(), options: options, on: network.loops)
+            try await body(network, first, second, client)
+            await client.closeNow()
+            try await network.clock.sleep(for: .seconds(2))
+            await first.stop()
+            await second.stop()
+        }
+        #expect(network.openLinks == 0)
+    }
+
+    @Test func closingSaysItLast() throws {
+        try simulate { network, server, _, client in
+            let slow = client.start(ask("slow"))
+            _ = try await server.waitForRequest()
+            let quick = client.start(ask("quick"))
+            await client.close()
+            try await expectBody("slow", of: slow)
+            try await expectBody("quick", of: quick)
+            try await network.clock.sleep(for: .seconds(1))
+            #expect(await server.received.map(\.body) == ["slow", "quick", "bye"])
+            #expect(await server.connectionCount == 0)
+        }
+    }
+
+    @Test func aConnectionOfItsOwnSaysItToo() throws {
+        try simulate { network, server, _, client in
+            let connection = Connection(to: "a:1", speaking: Codec(), on: network.loops)
+            try await connection.write(Frame(.request, type: 0x410, body: "hello"))
+            await connection.close()
+            try await network.clock.sleep(for: .seconds(1))
+            #expect(await server.received.map(\.body) == ["hello", "bye"])
+        }
+    }
+
+    @Test func endingAbruptlySaysNothing() throws {
+        try simulate { network, server, _, client in
+            try await expectEcho("a", by: client)
+            await client.suspend()
+            await client.resume()
+            try await expectEcho("b", by: client)
+            await client.closeNow()
+            try await network.clock.sleep(for: .seconds(1))
+            #expect(await server.received.map(\.body) == ["a", "b"])
+        }
+    }
+
+    @Test func aClientWithoutALinkHasNobodyToTakeLeaveOf() throws {
+        try simulate { network, server, _, client in
+            await client.close()
+            #expect(await server.totalConnections == 0)
+        }
+    }
+
+    @Test func aLinkThatWasLeftSaysItWhenNothingIsUnderWay() throws {
+        try simulate { network, first, second, client in
+            let slow = client.start(ask("slow"))
+            _ = try await first.waitForRequest()
+            try await client.switchEndpoint(to: "b:1")
+            try await expectEcho("quick", by: client)
+            #expect(await first.received.map(\.body) == ["slow"])
+            try await expectBody("slow", of: slow)
+            try await first.waitForRequests(2)
+            await client.close()
+            try await network.clock.sleep(for: .seconds(2))
+            #expect(await first.received.map(\.body) == ["slow", "bye"])
+            #expect(await second.received.map(\.body) == ["quick", "bye"])
+            #expect(await first.connectionCount == 0)
+        }
+    }
+
+    @Test func aServerThatReadsNoMoreIsWaitedForNoLongerThanDrainingTakes() throws {
+        let options = ClientOptions { $0.requests.drainTimeout = .seconds(5) }
+        try simulate(options: options) { network, server, _, client in
+            try await expectEcho("a", by: client)
+            await server.pauseReading()
+            let stuck = client.start(ask(filled(1_000_000)), timeout: .seconds(1))
+            let began = network.clock.now
+            await client.close()
+            #expect(began.duration(to: network.clock.now) == .seconds(5))
+            #expect(await failure(of: stuck)?.code == .timedOut)
+        }
+    }
+}

@@ -1,0 +1,116 @@
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// Answers to pushes: they go out on the link of their push or not at all.
+@Suite(.timeLimit(.minutes(1)))
+struct PushAnswerTests {
+    /// Has the server push, and returns the push.
+    private func push(from server: LoopbackServer, to client: Client) async throws -> Frame {
+        var pushes = client.pushes().messages.makeAsyncIterator()
+        try await client.connect()
+        try await server.waitForConnections(1)
+        try await server.push(Frame(.push, type: 2, body: "news"))
+        return try #require(await pushes.next())
+    }
+
+    @Test func anAnswerGoesOutOnTheLinkOfItsPush() throws {
+        try simulate { service, client in
+            let push = try await push(from: service.server, to: client)
+            guard case .ready(_, let session)? = await client.states.first(where: { $0.isReady }) else { return }
+            #expect(push.session == session && session > 0)
+            // Where it came from makes no difference to what it says.
+            #expect(push == Frame(.push, type: 2, body: "news"))
+            try await client.post(ask("thanks"), answering: push)
+            try await service.server.waitForRequest { $0.body == "thanks" }
+        }
+    }
+
+    @Test func anAnswerIsNotSentOnAnotherLink() throws {
+        try simulate { service, client in
+            let push = try await push(from: service.server, to: client)
+            service.network.reset("db")
+            for _ in 0..<2 {
+                // Before there is another link, and then.
+                let error = await failure { () throws(ClientError) in try await client.post(ask("x"), answering: push) }
+                #expect(error?.code == .connectionLost && error?.fate == .notSent)
+                try await expectEcho("on the new link", by: client)
+            }
+            #expect(await service.server.received.allSatisfy { $0.body != "x" })
+            let again = try await self.push(from: service.server, to: client)
+            #expect(again.session > push.session)
+            try await client.post(ask("y"), answering: again)
+        }
+    }
+
+    /// It was taken in while its link was there, and had not left the queue when the link was lost.
+    @Test func anAnswerThatIsStillQueuedIsLostWithItsLink() throws {
+        try simulate { service, client in
+            let push = try await push(from: service.server, to: client)
+            await service.server.pauseReading()
+            let large = client.start(ask(filled(3_000_000)), timeout: .seconds(3600))
+            async let error = failure { () throws(ClientError) in try await client.post(ask("x"), answering: push) }
+            try await service.pass(.seconds(1))
+            service.network.reset("db")
+            await service.server.resumeReading()
+            let lost = await error
+            #expect(lost?.code == .connectionLost && lost?.fate == .notSent)
+            #expect(await failure(of: large)?.code == .connectionLost)
+            try await expectEcho("on the new link", by: client)
+            #expect(await service.server.received.allSatisfy { $0.body != "x" })
+        }
+    }
+
+    /// Requests that have not started go to the next endpoint; answers do not.
+    @Test func anAnswerDoesNotGoWhereTheClientGoes() throws {
+        try simulate { service, _ in
+            let other = try await service.network.startServer(at: "other:7000", speaking: .standard)
+            let client = service.client(of: ["db:7000", "other:7000"])
+            let push = try await push(from: service.server, to: client)
+            await service.server.pauseReading()
+            _ = client.start(ask(filled(3_000_000)), timeout: .seconds(3600))
+            async let error = failure { () throws(ClientError) in try await client.post(ask("x"), answering: push) }
+            let request = client.start(ask("with us"))
+            try await service.pass(.seconds(1))
+            try await client.switchEndpoint(to: "other:7000")
+            let lost = await error
+            #expect(lost?.code == .connectionLost && lost?.fate == .notSent)
+            try await expectBody("with us", of: request)
+            let late = await failure { () throws(ClientError) in try await client.post(ask("y"), answering: push) }
+            #expect(late?.code == .connectionLost && late?.fate == .notSent)
+            #expect(await other.received.map(\.body) == ["with us"])
+            await client.closeNow()
+            await other.stop()
+        }
+    }
+
+    @Test func whatIsNoPushCannotBeAnswered() throws {
+        try simulate { service, client in
+            let frame = Frame(.push, type: 2, body: "made by hand")
+            let error = await failure { () throws(ClientError) in try await client.post(ask("x"), answering: frame) }
+            #expect(error?.code == .invalidRequest && error?.fate == .notSent)
+        }
+    }
+
+    /// `speakAfter`: a server that talks all the time still hears from us, also while nobody reads what it says.
+    @Test(arguments: [true, false]) func aServerThatTalksHearsFromUs(_ isReading: Bool) throws {
+        let options = ClientOptions { $0.liveness.speakAfter = .seconds(3) }
+        try simulate(options: options) { service, client in
+            let buffering = PushBuffering(maximumCount: 4, overflow: .suspendReading)
+            let pushes = client.pushes(buffering: buffering)
+            var iterator = pushes.makeAsyncIterator()
+            try await client.connect()
+            try await service.server.waitForConnections(1)
+            for _ in 0..<60 {
+                try await service.server.push(Frame(.push, type: 2, body: "news"))
+                try await service.pass(.seconds(1))
+                if isReading { _ = await iterator.next() }
+            }
+            let pings = await service.server.journal.pingCount
+            #expect((18...20).contains(pings), "\(pings)")
+            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.statistics.connection.disconnects.isEmpty)
+            if !isReading { #expect(await iterator.next() != nil) }
+        }
+    }
+}
