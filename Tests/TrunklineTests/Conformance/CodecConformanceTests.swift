@@ -27,14 +27,14 @@ struct CodecConformanceTests {
         expectConformance(CodecConformance(of: .checked, samples: samples))
     }
 
-    @Test func extendedLayoutKeepsEveryRule() {
+    @Test func extendedLayoutKeepsEveryRule() throws {
         var request = Frame(.request, type: 0x410, serial: 50, body: "question")
         request["version"] = 1
         let samples: [CodecConformance.Sample] = [
             .init(request), .init(Frame(.response, type: 0x410, serial: 50, body: "answer"), answering: request),
             .init(Frame(.push, type: 2, body: "news")),
         ]
-        expectConformance(CodecConformance(of: .extended, samples: samples))
+        expectConformance(try CodecConformance(of: .extended, samples: samples))
     }
 
     @Test(arguments: ["\n", "\r\n", [0xFF], "aba", "--x--"] as [Bytes], [1, 2])
