@@ -26,7 +26,7 @@ extension Connection {
             if !step.mayHaveMore { break }
         }
         loop.withReceiveMemory { self.link?.received.giveBack(to: &$0) }
-        if budget < Self.readBudget { heartbeat.machine.heard(at: loop.turnTime) }
+        if budget < Self.readBudget { heard() }
         deliver(decoded)
         decoded.removeAll(keepingCapacity: true)
         // The frames may have made their receiver close, or lose, this very link.
