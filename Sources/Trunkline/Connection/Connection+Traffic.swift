@@ -54,7 +54,7 @@ extension Connection {
         for old in retired { old.link.transport.isReading = !isPaused }
         guard let transport = link?.transport else { return }
         if let greeting {
-            transport.isReading = greeting.mayRead
+            transport.isReading = greeting.mayRead && greeting.loss == nil
         } else {
             transport.isReading = isOwned ? !isPaused : !readers.isEmpty
         }
