@@ -130,10 +130,10 @@ struct HTTP1LoopbackTests {
 
     @Test func aResponseInPartsCanBeReadAsItComes() throws {
         let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
-            .inPieces(
-                of: 20,
-                .garbage("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n3\r\n!!!\r\n0\r\n\r\n")
-            )
+            .sequence([
+                .garbage("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"),
+                .after(.seconds(1), .garbage("3\r\n!!!\r\n0\r\n\r\n")),
+            ])
         }
         try simulate(answer) { _, client in
             var frames: [Frame] = []
