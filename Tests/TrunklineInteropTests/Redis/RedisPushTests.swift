@@ -18,7 +18,7 @@ extension RedisTests {
     func pushesAndRepliesShareOneLink() async throws {
         try await RedisServer.run { _, client, other in
             let pushes = client.pushes(buffering: PushBuffering(maximumCount: 10_000))
-            let confirmation = try RESPValue(await client.subscribe(Command("SUBSCRIBE", "news")).response.body)
+            let confirmation = try await client.subscribe(Command("SUBSCRIBE", "news")).response
             let expected: RESPValue = .push([.string("subscribe"), .string("news"), .integer(1)])
             #expect(confirmation == expected)
             // While messages come in, this link's own commands are answered in order.
@@ -47,7 +47,7 @@ extension RedisTests {
         try await RedisServer.run { _, client, other in
             var pushes = client.pushes().makeAsyncIterator()
             _ = try await client.subscribe(Command("SUBSCRIBE", "news"))
-            let subscription = try await client.subscribe(Command("SUBSCRIBE", "weather"))
+            let subscription = try await client.subscribe(Command("SUBSCRIBE", "weather")).subscription
             for round in 1...3 {
                 try await Self.publish("before \(round)", to: "news", from: other)
                 let before = await pushes.next().flatMap(Self.value)
