@@ -256,7 +256,8 @@ struct MosquittoTests {
                 let error = await #expect(throws: ClientError.self) { try await client.connect() }
                 #expect(error?.code == .unavailable)
                 #expect((error?.cause as? GreetingRefusal)?.isPermanent == true)
-                #expect(await client.statistics.connection.attempts == 1)
+                let statistics = await client.statistics.connection
+                #expect(statistics.attempts == 1, "\(statistics)")
             }
             await client.close()
         }

@@ -34,7 +34,7 @@ struct CodecConformanceTests {
             .init(request), .init(Frame(.response, type: 0x410, serial: 50, body: "answer"), answering: request),
             .init(Frame(.push, type: 2, body: "news")),
         ]
-        expectConformance(CodecConformance(of: try .extended, samples: samples))
+        expectConformance(try CodecConformance(of: .extended, samples: samples))
     }
 
     @Test(arguments: ["\n", "\r\n", [0xFF], "aba", "--x--"] as [Bytes], [1, 2])
