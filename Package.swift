@@ -68,7 +68,9 @@ if Context.environment["TRUNKLINE_FUZZ"] != nil {
             dependencies: ["Trunkline", "TrunklineTesting", "TrunklineCore"],
             path: "Tests",
             exclude: ["Fuzz/Corpus"],
-            sources: ["Fuzz", "TrunklineInteropTests/Redis/RESPCodec.swift"],
+            sources: [
+                "Fuzz", "TrunklineInteropTests/Redis/RESPCodec.swift", "TrunklineInteropTests/MQTT/MQTTCodec.swift",
+            ],
             swiftSettings: settings
         )
     )

@@ -274,7 +274,7 @@ try await withClient(to: server.endpoint, speaking: RESPCodec(), options: option
 
     // Pushes share the link with replies. Every new link subscribes again.
     let pushes = client.pushes()
-    let subscription = try await client.subscribe(Command("SUBSCRIBE", "news"))
+    let subscription = try await client.subscribe(Command("SUBSCRIBE", "news")).subscription
     _ = try await client.send(Command("PUBLISH", "news", "extra, extra"))
     for await message in pushes.messages.prefix(1) {
         print("pushed: \(try RESPValue(message.body).elements.compactMap(\.text).joined(separator: " "))")

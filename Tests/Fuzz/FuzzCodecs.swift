@@ -35,4 +35,12 @@ enum FuzzCodecs {
         FuzzProtocol(RESPCodec(version: 3, maximumSize: 2000), limit: 70_000),
         FuzzProtocol(RESPCodec(version: 2, maximumSize: 2000), limit: 70_000),
     ]
+
+    /// After a CONNECT, which the broker may accept.
+    static let mqtt: [FuzzProtocol] = {
+        var codec = MQTTCodec()
+        codec.maximumLength = 300
+        let connect = Frame(.request, type: 0x10, serial: 7)
+        return [FuzzProtocol(codec, limit: 303, sent: [connect], isReversible: false)]
+    }()
 }

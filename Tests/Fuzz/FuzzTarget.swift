@@ -11,7 +11,7 @@ enum FuzzTarget: String, CaseIterable {
     /// Responses and requests of HTTP/1.1.
     case http
     /// Codecs as users write them.
-    case redis
+    case redis, mqtt
     /// A client, from connecting to its first requests: the input is what the server says.
     case greeting
 
@@ -23,6 +23,7 @@ enum FuzzTarget: String, CaseIterable {
         case .codecs: FuzzCodecs.ours[input.below(FuzzCodecs.ours.count)].run(&input)
         case .http: FuzzCodecs.http[input.below(FuzzCodecs.http.count)].run(&input)
         case .redis: FuzzCodecs.redis[input.below(FuzzCodecs.redis.count)].run(&input)
+        case .mqtt: FuzzCodecs.mqtt[input.below(FuzzCodecs.mqtt.count)].run(&input)
         case .greeting: FuzzGreeting.run(&input)
         }
     }

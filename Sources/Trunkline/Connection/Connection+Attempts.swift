@@ -143,7 +143,7 @@ extension Connection {
     /// The link is gone: what had started is lost, what had not goes out on the next one.
     func lose(_ cause: any Error) {
         guard let link else { return }
-        guard greeting == nil else { return greetingFailed(link.session, cause) }
+        guard greeting == nil else { return greetingLost(link.session, cause) }
         link.transport.close()
         self.link = nil
         stopLiveness()

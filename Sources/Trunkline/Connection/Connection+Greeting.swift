@@ -40,6 +40,10 @@ extension Connection {
 
     private func greetingEnded(_ session: UInt64, _ failure: (any Error)?) {
         guard greeting?.session == session else { return }
+        if let loss = greeting?.loss {
+            let isVerdict = failure is GreetingRefusal || (failure as? ClientError)?.code == .rejected
+            return greetingFailed(session, isVerdict ? failure ?? loss : loss)
+        }
         if let failure { return greetingFailed(session, failure) }
         // A link like that is never ready; the next one comes after the wait that keeps us from asking too often.
         guard greeting?.hasLastResponse == false else {
@@ -59,6 +63,19 @@ extension Connection {
         // Those came before anything that is read from now on.
         guard link?.session == session else { return }
         deliver(early)
+    }
+
+    /// The link is gone before it was ready. A server that refuses and closes at once has refused: closures that have heard
+    /// something say what it was, within their time. Those who wait for more hear that nothing comes.
+    func greetingLost(_ session: UInt64, _ cause: any Error) {
+        guard greeting?.session == session, greeting?.loss == nil else { return }
+        guard greeting?.hasHeard == true, greeting?.isOver == false else { return greetingFailed(session, cause) }
+        greeting?.loss = cause
+        link?.transport.close()
+        let waiters = greeting?.removeWaiters() ?? []
+        for (waiter, hasStarted) in waiters {
+            waiter.resume(.failure(.lostWhileGreeting(cause, hasStarted ? .unknown : .notSent)))
+        }
     }
 
     /// The greeting has failed, and with it the attempt.
@@ -89,6 +106,7 @@ extension Connection {
         }
         guard let greeting else { return }
         if !expired, loop.now < greeting.deadline { return arm(at: greeting.nextDeadline) }
+        if let loss = greeting.loss { return greetingFailed(session, loss) }
         var message =
             expired
             ? "a request of the greeting had no answer in time"
@@ -109,6 +127,9 @@ extension Connection {
                 if let timeout, timeout <= .zero {
                     return suspension.resume(returning: .failure(.expiredUnsent(timeout)))
                 }
+                if let loss = greeting?.loss {
+                    return suspension.resume(returning: .failure(.lostWhileGreeting(loss, .notSent)))
+                }
                 add(frame, ticket, suspension, timeout: timeout, expectsResponse: expectsResponse)
             }
         } onCancel: {
@@ -127,6 +148,8 @@ extension Connection {
                     greeting?.inboxBytes -= frame.body.count
                     suspension.resume(returning: .success(frame))
                     updateReading()
+                } else if let loss = greeting?.loss {
+                    suspension.resume(returning: .failure(.lostWhileGreeting(loss, .notSent)))
                 } else {
                     greeting?.readers[id] = suspension
                 }
@@ -189,13 +212,14 @@ extension Connection {
         for ticket in result.wrote { greeting?.requests.take(ticket)?.resume(.success(Frame(.response))) }
         if let failure = result.failure {
             if link?.session == session { read() }  // what the server said before may still be there to read
-            return greetingFailed(session, failure)
+            return greetingLost(session, failure)
         }
         if greeting?.isOver == true { greetingEnded(session, nil) }
     }
 
     /// What the server says before the link is ready.
     func takeInGreeting(_ frames: [Frame]) {
+        greeting?.hasHeard = true
         for (index, frame) in frames.enumerated() {
             // Writing the answer to a ping may have ended the greeting: the rest is for the link that is ready now, or for
             // nobody when the attempt has failed.
@@ -251,6 +275,12 @@ extension Connection {
         if case .resume(_, let waiter)? = greeting?.requests.answer(frame.serial, unstarted: unstarted) {
             waiter.resume(Outcome(of: frame))
         }
+    }
+}
+
+extension ClientError {
+    fileprivate static func lostWhileGreeting(_ cause: any Error, _ fate: Fate) -> ClientError {
+        ClientError(.connectionLost, fate, "the link ended while greeting", cause: cause)
     }
 }
 

@@ -61,6 +61,15 @@ extension Connection {
         }
     }
 
+    /// Bytes have come in.
+    @inline(__always)
+    func heard() {
+        let wasProbing = heartbeat.machine.isProbing
+        heartbeat.machine.heard(at: loop.turnTime)
+        // The timer waits for the ping's deadline; the next ping may be due before.
+        if wasProbing { armLiveness() }
+    }
+
     /// The server's ping or pong has come.
     func heartbeatReceived(_ frame: Frame) -> Liveness.Meaning {
         if frame.kind == .pong { return heartbeat.machine.pongReceived(serial: frame.serial, at: loop.now) }

@@ -26,7 +26,7 @@ extension Connection {
             if !step.mayHaveMore { break }
         }
         loop.withReceiveMemory { self.link?.received.giveBack(to: &$0) }
-        if budget < Self.readBudget { heartbeat.machine.heard(at: loop.turnTime) }
+        if budget < Self.readBudget { heard() }
         deliver(decoded)
         decoded.removeAll(keepingCapacity: true)
         // The frames may have made their receiver close, or lose, this very link.
@@ -54,7 +54,7 @@ extension Connection {
         for old in retired { old.link.transport.isReading = !isPaused }
         guard let transport = link?.transport else { return }
         if let greeting {
-            transport.isReading = greeting.mayRead
+            transport.isReading = greeting.mayRead && greeting.loss == nil
         } else {
             transport.isReading = isOwned ? !isPaused : !readers.isEmpty
         }

@@ -19,6 +19,10 @@ struct Greeting {
     var inboxBytes = 0
     /// The user's closures have returned; what they said is still being written.
     var isOver = false
+    /// The closures have been told something that the server said, so the last word on the attempt is theirs.
+    var hasHeard = false
+    /// Why the link is gone that they have not judged yet.
+    var loss: (any Error)?
     /// The server has said that it answers nothing more on this link.
     var hasLastResponse = false
 

@@ -84,12 +84,19 @@ extension Client {
 
     /// Sends `request`, and once the server has accepted it, sends it again on every new link.
     ///
-    /// `Subscription.response` is the server's answer as it came.
-    public nonisolated func subscribe(
-        _ request: some TypedRequest,
+    /// Returns the subscription and what the server answered when it was first told. When that cannot be read the
+    /// subscription is over on this side.
+    public nonisolated func subscribe<Typed: TypedRequest>(
+        _ request: Typed,
         timeout: Duration? = nil
-    ) async throws(ClientError) -> Subscription {
-        try await subscribe(Request(request), timeout: timeout)
+    ) async throws(ClientError) -> (subscription: Subscription, response: Typed.Response) {
+        let subscription = try await subscribe(Request(request), timeout: timeout)
+        do throws(ClientError) {
+            return (subscription, try Typed.read(subscription.response))
+        } catch {
+            await subscription.end()
+            throw error
+        }
     }
 }
 

@@ -167,8 +167,8 @@ package struct Liveness: Sendable {
         return ping.askedAt
     }
 
-    /// When to call `timerFired`; `nil` for not before something else happens. Only `heard` and `resume` move it to
-    /// later, and a timer armed for an earlier instant does no harm.
+    /// When to call `timerFired`; `nil` for not before something else happens. Only `heard` and `resume` move it
+    /// to later, and `heard` to earlier when `isProbing`; a timer armed for an earlier instant does no harm.
     package var nextLook: Instant? {
         switch policy.mode {
         case .none: return nil

@@ -168,13 +168,14 @@ struct NginxTests {
         }
     }
 
+    /// Those behind the hundredth are lost with their link, and the unlucky ones several times over.
     @Test func requestsBehindTheLastResponseAreSentAgain() async throws {
-        try await withServer({ $0.requests.maximumInFlight = 16 }) { _, client in
+        try await withServer({ ($0.requests.maximumInFlight, $0.requests.retryBudget) = (16, nil) }) { _, client in
             let requests = try (0..<10_000).map { try number($0, at: "/few") }
-            let results = await client.send(all: requests, retry: .idempotent(attempts: 10))
+            let results = await client.send(all: requests, retry: .idempotent(attempts: 100))
             for (index, result) in results.enumerated() { #expect(try text(result) == "\(index)") }
             let statistics = await client.statistics
-            #expect(statistics.connection.disconnects[.goAway] == 100 && statistics.retriesRefused == 0)
+            #expect(statistics.connection.disconnects[.goAway] == 100, "\(statistics)")
         }
     }
 

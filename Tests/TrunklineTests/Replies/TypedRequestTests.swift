@@ -169,17 +169,17 @@ struct TypedRequestTests {
             }
         }
         try simulate(options: options) { service, client in
-            let subscription = try await client.subscribe(Parse(text: "8"))
-            #expect(subscription.response.body == "8")
+            let (subscription, number) = try await client.subscribe(Parse(text: "8"))
+            #expect(number == 8)
             await service.server.disconnectAll()
             try await service.server.wait { $0.requests.map(\.body) == ["7", "8", "7", "8"] }
             await subscription.end()
-            let error = await failure { () throws(ClientError) in _ = try await client.subscribe(Parse(text: "")) }
+            let error = await failure { () throws(ClientError) in _ = try await client.subscribe(Parse(text: "x")) }
             #expect(error?.code == .invalidRequest)
             await service.server.disconnectAll()
             try await service.pass(.seconds(5))
             let sent = await service.server.received.map(\.body)
-            #expect(sent == ["7", "8", "7", "8", "7"])
+            #expect(sent == ["7", "8", "7", "8", "x", "7"])
         }
     }
 }

@@ -55,6 +55,52 @@ struct GreetingSimulationTests {
         }
     }
 
+    /// The refusal and the end of the link come in one read: the closure that hears of the refusal has yet to run when the
+    /// link is lost, and the loss was taken for the reason, so that a wrong password was tried again and again.
+    @Test func aServerThatRefusesAndClosesAtOnceHasRefused() throws {
+        let options = ClientOptions { options in
+            options.reconnecting.maximumAttempts = 3
+            options.greeting.perform = { greeter in
+                do {
+                    _ = try await greeter.send(Request(type: 0x411, body: "login"))
+                } catch let error as ClientError where error.code == .rejected {
+                    throw GreetingRefusal("wrong password")
+                }
+            }
+        }
+        let refusal = Reaction.sequence([.status(403), .close])
+        try simulate(speaking: strictLayout, options: options, handler: { _ in refusal }) { service, client in
+            let error = await failure { () throws(ClientError) in try await client.connect() }
+            #expect((error?.cause as? GreetingRefusal)?.reason == "wrong password")
+            let statistics = await client.statistics.connection
+            #expect(statistics.attempts == 1 && statistics.disconnects == [.greetingRefused: 1])
+        }
+    }
+
+    @Test func aLinkLostInAConversationFailsTheAttempt() throws {
+        let isFirst = Mutex(true)
+        let options = ClientOptions { options in
+            options.greeting.perform = { greeter in
+                _ = try await greeter.send(Request(type: 0x411, body: "login"))
+                if isFirst.withLock({ exchange(&$0, with: false) }) {
+                    let error = await failure { () throws(ClientError) in
+                        while true { _ = try await greeter.nextFrame() }
+                    }
+                    #expect(error?.code == .connectionLost && error?.fate == .notSent)
+                }
+            }
+        }
+        let answer = Mutex([Reaction.sequence([.echo, .close])])
+        try simulate(
+            options: options,
+            handler: { _ in answer.withLock { $0.popLast() } ?? .echo }
+        ) { service, client in
+            try await expectEcho("a", by: client)
+            let statistics = await client.statistics.connection
+            #expect(statistics.attempts == 2 && statistics.disconnects == [.closedByServer: 1])
+        }
+    }
+
     @Test func aGreetingThatTakesTooLongEndsTheAttempt() throws {
         let options = Self.login { $0.greeting.timeout = .seconds(1) }
         try simulate(options: options, handler: { $0.body == "login" ? .noReply : .echo }) { service, client in

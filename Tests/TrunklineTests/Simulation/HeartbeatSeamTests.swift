@@ -24,6 +24,20 @@ struct HeartbeatSeamTests {
         }
     }
 
+    /// The timer was armed for the deadline of the ping and stayed so when the answer had come: with an interval below the
+    /// deadline a ping went out every ten seconds, and a link that died was noticed that much later.
+    @Test func pingsGoOutAtTheirIntervalHoweverLongTheDeadlineIs() throws {
+        let options = ClientOptions {
+            $0.liveness.interval = .seconds(1)
+            $0.liveness.deadline = .seconds(10)
+        }
+        try simulate(options: options) { service, client in
+            try await client.connect()
+            try await service.pass(.milliseconds(5500))
+            #expect(await service.server.journal.pingCount == 5)
+        }
+    }
+
     /// A ping is out when its link is left. Its answer comes there, and is neither answered as the server's ping nor taken
     /// for an answer on the new link.
     @Test func theAnswerToAPingOnALinkThatIsLeftStaysThere() throws {
