@@ -1,4 +1,5 @@
-// A protocol that no layout describes: lines of text, answered in order. A codec is a value with three methods.
+// A codec of your own is a value with three methods: here, lines of text that are answered in order. (For lines alone there
+// is `DelimitedCodec`.)
 
 import Trunkline
 import TrunklineTesting

@@ -12,7 +12,7 @@ import TrunklineTesting
 /// |--------------|---------------------------------------------------|--------------------------------------|
 /// | type, flags  | first byte                                        | `type`                               |
 /// | length       | 1 to 4 bytes, seven bits in each, lowest first    | only `encode` and `decode` care      |
-/// | packet id    | behind the length, or behind the topic of PUBLISH | `serial`, or `["packet"]` in PUBACKs |
+/// | packet id    | behind the length, or behind the topic of PUBLISH | `serial`                             |
 /// | return code  | in CONNACK and SUBACK                             | `status`                             |
 /// | all the rest | before and behind the packet id                   | `body`                               |
 struct MQTTCodec: FrameCodec {
@@ -67,7 +67,7 @@ struct MQTTCodec: FrameCodec {
             throw FrameError(.unknownType, "not ours to send: 0x\(String(frame.type, radix: 16))")
         }
         let hasID = packet.hasID(frame.type)
-        let id = frame.serial != 0 ? frame.serial : frame["packet"] ?? 0
+        let id = frame.serial
         guard !hasID || 1...65535 ~= id else { throw FrameError(.malformed, "\(packet) is answered: send it") }
         guard hasID || id == 0 || packet != .publish else {
             throw FrameError(.malformed, "QoS 0 is not answered: post it")
@@ -232,9 +232,7 @@ extension Client {
     /// Tells the broker that the message in `push` has been taken care of; otherwise it comes again on the next link.
     func acknowledge(_ push: Frame) async throws(ClientError) {
         guard push.serial != 0 else { return }  // QoS 0
-        var request = Request(type: MQTT.Packet.puback.rawValue)
-        request["packet"] = push.serial
-        try await post(request, answering: push)
+        try await post(Request(type: MQTT.Packet.puback.rawValue), answering: push)
     }
 }
 

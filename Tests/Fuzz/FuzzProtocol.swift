@@ -52,7 +52,12 @@ struct FuzzProtocol: Sendable {
         return link
     }
 
-    private func require(_ holds: Bool, _ what: @autoclosure () -> String, _ one: ConformanceLink, _ two: ConformanceLink) {
+    private func require(
+        _ holds: Bool,
+        _ what: @autoclosure () -> String,
+        _ one: ConformanceLink,
+        _ two: ConformanceLink
+    ) {
         guard !holds else { return }
         func outcome(_ link: ConformanceLink) -> String { "\(link.frames) \(link.refusal.map { "\($0)" } ?? "")" }
         fatalError("\(what())\n  \(outcome(one))\n  \(outcome(two))")

@@ -3,7 +3,7 @@ import Testing
 import Trunkline
 
 /// The dissector that a layout prints, run by tshark over a capture that is written by hand.
-@Suite(.enabled(if: ServerProcess.isAvailable("tshark"), "tshark is not installed"))
+@Suite(.serialized, .enabled(if: ServerProcess.isAvailable("tshark"), "tshark is not installed"))
 struct WiresharkTests {
     private static let layout = FrameLayout {
         Field.constant(request: [0xca, 0xfe], response: [0xbe, 0xef])
@@ -37,22 +37,22 @@ struct WiresharkTests {
         .toServer(impossible),
     ]
 
-    @Test(.timeLimit(.minutes(1)))
-    func tsharkJoinsAndNamesEveryFrame() throws {
-        let info = try Self.run(["-T", "fields", "-e", "frame.number", "-e", "acme.kind", "-e", "acme.serial"])
+    @Test(.timeLimit(.minutes(5)))
+    func tsharkJoinsAndNamesEveryFrame() async throws {
+        let info = try await Self.run(["-T", "fields", "-e", "frame.number", "-e", "acme.kind", "-e", "acme.serial"])
         #expect(
             info.filter { !$0.hasSuffix("\t\t") } == [
                 "3\trequest,ping\t1152921504606846976,5", "4\trejection\t1152921504606846976", "5\tpush\t0",
             ]
         )
-        let columns = try Self.run(["-T", "fields", "-e", "_ws.col.Info"])
+        let columns = try await Self.run(["-T", "fields", "-e", "_ws.col.Info"])
         #expect(columns.contains { $0.contains("rejection type 0x410 serial 1152921504606846976 status 7") })
         #expect(columns.last?.contains("illegal length") == true)
     }
 
-    @Test(.timeLimit(.minutes(1)))
-    func tsharkShowsEveryField() throws {
-        let lines = try Self.run(["-V", "-O", "acme", "-Y", "acme.kind == \"request\""])
+    @Test(.timeLimit(.minutes(5)))
+    func tsharkShowsEveryField() async throws {
+        let lines = try await Self.run(["-V", "-O", "acme", "-Y", "acme.kind == \"request\""])
         let start = try #require(lines.firstIndex { $0.hasPrefix("acme: request") })
         #expect(
             lines[start...].dropFirst().prefix(10).map { $0.trimmingCharacters(in: .whitespaces) } == [
@@ -64,8 +64,8 @@ struct WiresharkTests {
     }
 
     /// A length of varying width moves every field behind it, and marks, not types, tell what frames are.
-    @Test(.timeLimit(.minutes(1)))
-    func tsharkFollowsLengthsOfVaryingWidthAndMarks() throws {
+    @Test(.timeLimit(.minutes(5)))
+    func tsharkFollowsLengthsOfVaryingWidthAndMarks() async throws {
         let layout = FrameLayout {
             Field.kind(UInt8.self, [.request: 0, .response: 1, .push: 2])
             Field.length(.varint, counting: .rest)
@@ -86,21 +86,20 @@ struct WiresharkTests {
             .toServer(hex("00 ffffffffffffffffffffff")),
         ]
         let arguments = ["-T", "fields", "-e", "acme.kind", "-e", "acme.serial", "-e", "acme.length"]
+        let lines = try await Self.run(arguments, layout, pieces)
         #expect(
-            try Self.run(arguments, layout, pieces) == [
+            lines == [
                 "\t\t", "request\t50\t307", "part,response\t50,50\t8,7", "rejection,push,unknown\t51,0,0\t7,7,7",
                 "\t\t",
             ]
         )
-        #expect(
-            try Self.run(["-T", "fields", "-e", "_ws.col.Info"], layout, pieces).last?.contains("illegal length")
-                == true
-        )
+        let columns = try await Self.run(["-T", "fields", "-e", "_ws.col.Info"], layout, pieces)
+        #expect(columns.last?.contains("illegal length") == true)
     }
 
     /// A bit of the type marks a response, as in SMPP, and is no part of it.
-    @Test(.timeLimit(.minutes(1)))
-    func tsharkTellsRequestsFromResponsesByABit() throws {
+    @Test(.timeLimit(.minutes(5)))
+    func tsharkTellsRequestsFromResponsesByABit() async throws {
         let layout = FrameLayout {
             Field.length(UInt32.self, counting: .wholeFrame)
             Field.type(UInt32.self)
@@ -118,7 +117,7 @@ struct WiresharkTests {
             .toClient(frame("00000005", "00", "07") + frame("00000006", "00", "08") + frame("00000015", "00", "09")),
             .toServer(frame("80000005", "00", "07") + frame("00000999", "00", "0a")),
         ]
-        let lines = try Self.run(["-T", "fields", "-e", "_ws.col.Info"], layout, pieces)
+        let lines = try await Self.run(["-T", "fields", "-e", "_ws.col.Info"], layout, pieces)
         #expect(
             lines.map { $0.trimmingCharacters(in: .whitespaces) } == [
                 "request type 0x4 serial 1; ping type 0x15 serial 2",
@@ -134,7 +133,7 @@ struct WiresharkTests {
         _ arguments: [String],
         _ layout: FrameLayout = layout,
         _ pieces: [Capture.Piece] = pieces
-    ) throws -> [String] {
+    ) async throws -> [String] {
         let directory = FileManager.default.temporaryDirectory
             .appendingPathComponent("trunkline-\(UUID().uuidString.prefix(8))")
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
@@ -145,19 +144,29 @@ struct WiresharkTests {
         try layout.wiresharkDissector(name: "acme", port: 9000).write(to: script, atomically: true, encoding: .utf8)
         try Data(Capture.bytes(of: pieces, port: 9000)).write(to: capture)
 
+        let output = directory.appendingPathComponent("output")
+        _ = FileManager.default.createFile(atPath: output.path, contents: nil)
         let process = Process()
-        let output = Pipe()
         process.executableURL = URL(fileURLWithPath: try #require(ServerProcess.find("tshark")))
         process.arguments = ["-X", "lua_script:\(script.path)", "-r", capture.path] + arguments
         process.standardInput = FileHandle.nullDevice
-        process.standardOutput = output
+        process.standardOutput = try FileHandle(forWritingTo: output)
         process.standardError = FileHandle.nullDevice
         // No configuration, plugins or history of whoever runs the tests.
         process.environment = ProcessInfo.processInfo.environment.merging(["HOME": directory.path]) { $1 }
-        try process.run()
-        let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-        process.waitUntilExit()
-        #expect(process.terminationStatus == 0)
+        // Not waitUntilExit: the few threads that all tests share would wait with it.
+        let status = try await withCheckedThrowingContinuation {
+            (continuation: CheckedContinuation<Int32, any Error>) in
+            process.terminationHandler = { continuation.resume(returning: $0.terminationStatus) }
+            do {
+                try process.run()
+            } catch {
+                process.terminationHandler = nil
+                continuation.resume(throwing: error)
+            }
+        }
+        #expect(status == 0)
+        let text = try String(contentsOf: output, encoding: .utf8)
         return text.split(separator: "\n").map(String.init)
     }
 }

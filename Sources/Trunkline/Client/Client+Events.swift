@@ -108,12 +108,9 @@ extension Client: @preconcurrency ConnectionOwner {
     func connectionLost(_ cause: any Error, to endpoint: Endpoint) -> Int {
         begin()
         defer { finish() }
-        let code: ClientError.Code = cause is FrameError ? .protocolViolation : .connectionLost
-        let message =
-            code == .protocolViolation ? "the server broke the protocol" : "the link was lost before the response"
         let unstarted = connection.assumeIsolated { $0.outbound.level.unstarted }
         let lost = exchange.linkLost(isOurDoing: (cause as? TransportError)?.code == .closedLocally) { $0 < unstarted }
-        let error = ClientError(code, .unknown, message, endpoint: endpoint, cause: cause)
+        let error = ClientError.lost(with: endpoint, cause)
         for (ticket, waiter) in lost { fail(ticket, waiter, error) }
         endLinkbound(endpoint, cause)
         return lost.count
@@ -134,8 +131,7 @@ extension Client: @preconcurrency ConnectionOwner {
         begin()
         defer { finish() }
         let lost = exchange.retiredLinkLost(session, positions)
-        let message = "the link was lost before the response"
-        let error = ClientError(.connectionLost, .unknown, message, endpoint: endpoint, cause: cause)
+        let error = ClientError.lost(with: endpoint, cause)
         for (ticket, waiter) in lost { fail(ticket, waiter, error) }
         return lost.count
     }
@@ -174,5 +170,19 @@ extension Client: @preconcurrency ConnectionOwner {
             connection.isPaused = isPaused
             connection.updateReading()
         }
+    }
+}
+
+extension ClientError {
+    /// What becomes of requests that had started on a link that is gone.
+    fileprivate static func lost(with endpoint: Endpoint, _ cause: any Error) -> ClientError {
+        let isViolation = cause is FrameError
+        return ClientError(
+            isViolation ? .protocolViolation : .connectionLost,
+            .unknown,
+            isViolation ? "the server broke the protocol" : "the link was lost before the response",
+            endpoint: endpoint,
+            cause: cause
+        )
     }
 }

@@ -65,8 +65,10 @@ extension Client {
         _ = try await outcome(of: request.frame, timeout, retry, waitsForReady, expectsResponse: false).get()
     }
 
-    /// Sends `request` as a one-way message on the very link on which `push` was received: an acknowledgement.
+    /// Answers what the server sent on its own account, on the very link on which it came: an acknowledgement, or the
+    /// response to a request of the server's.
     ///
+    /// The frame that goes out is a `response` with the type, the body and the fields of `request` and the serial of `push`.
     /// As `post`, but never on another link, where the server could take it for the acknowledgement of another message:
     /// when that link is gone or was left, it fails with `connectionLost`, fate `notSent`. There is nothing to be done
     /// about that as a rule: the server sends the message again. `invalidRequest` when `push` is no push of a client.
@@ -80,8 +82,10 @@ extension Client {
         guard push.session != 0 else {
             throw ClientError(.invalidRequest, .notSent, "what is to be answered was not received as a push")
         }
+        var frame = request.frame
+        (frame.kind, frame.serial) = (.response, push.serial)
         let session = push.session
-        _ = try await outcome(of: request.frame, timeout, .never, false, expectsResponse: false, session: session).get()
+        _ = try await outcome(of: frame, timeout, .never, false, expectsResponse: false, session: session).get()
     }
 
     nonisolated func outcome(

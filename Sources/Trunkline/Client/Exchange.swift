@@ -164,7 +164,8 @@ struct Exchange: Sendable {
     ) {
         outbound.byteCount += OutboundQueue.cost(of: frame)
         var item = OutboundQueue.Item(frame, ticket: ticket, reportsWritten: !expectsResponse)
-        item.frame.serial = serial
+        // A one-way message has none, or that of what it answers.
+        if expectsResponse { item.frame.serial = serial }
         if let handle = waiter.handle {
             handle.admitted(as: serial)
             item.reportsWritten = true

@@ -64,8 +64,8 @@ extension FrameLayout {
         }
     }
 
-    /// What `roles` does, but throws for roles that do not fit.
-    package func validatingRoles(
+    /// What `roles` does, but throws for roles that do not fit: for roles that are not known when the program is written.
+    public func validatingRoles(
         ping: UInt32? = nil,
         pong: UInt32? = nil,
         push: some RoleMark = Int?.none,
@@ -98,11 +98,12 @@ extension FrameLayout {
         var layout = self
         layout.roles = try Roles(list, request: requestPlan, response: responsePlan)
         layout.marks = try RoleMarks(list, request: requestPlan, response: responsePlan)
+        if let bodies = marks?.bodies { layout.marks = RoleMarks(layout.marks, bodies: bodies) }
         return layout
     }
 
     /// The same layout, which refuses a successful response to a request of one of `types` as `missingBody` when it has
-    /// no body; both ways. For layouts whose bodies may otherwise be empty; to be called after `roles`.
+    /// no body; both ways. For layouts whose bodies may otherwise be empty.
     public func requiringBody(inResponsesTo types: some RoleNumbers) -> FrameLayout {
         do throws(LayoutError) {
             let plans = [requestPlan.type, responsePlan.type]

@@ -41,6 +41,8 @@ struct CheckedLayoutTests {
         let empty = hex("00000003 00000032 000000c8 00000000 00000001 00000003")
         #expect(Self.layout.refusal(of: empty) == nil)
         #expect(Self.layout.requiringBody(inResponsesTo: 3...).refusal(of: empty) == .missingBody)
+        // Roles that are set later do not make it forget that.
+        #expect(Self.layout.requiringBody(inResponsesTo: 3...).roles(success: 200).refusal(of: empty) == .missingBody)
     }
 
     @Test func aCodeOtherThan200IsARejectionWithCodeAndBodyAndCostsNothing() throws {

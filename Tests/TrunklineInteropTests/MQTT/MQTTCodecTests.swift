@@ -20,10 +20,8 @@ struct MQTTCodecTests {
     }
 
     /// A request as a client sends it.
-    private func frame(_ request: Request, serial: SerialNumber = 0, id: UInt64? = nil) -> Frame {
-        var frame = Frame(.request, type: request.type, serial: serial, body: request.body)
-        frame["packet"] = id
-        return frame
+    private func frame(_ request: Request, serial: SerialNumber = 0) -> Frame {
+        Frame(.request, type: request.type, serial: serial, body: request.body)
     }
 
     private func hex(_ text: String) -> [UInt8] {
@@ -48,7 +46,7 @@ struct MQTTCodecTests {
         #expect(try encode(frame(.publish(retained))) == hex("31 03 00 01 61"))
         #expect(try encode(frame(.subscribe(to: "#"), serial: 1)) == hex("82 06 00 01 00 01 23 01"))
         #expect(try encode(frame(.unsubscribe(from: "#"), serial: 65535)) == hex("a2 05 ff ff 00 01 23"))
-        #expect(try encode(frame(Request(type: 0x40), id: 7)) == hex("40 02 00 07"))
+        #expect(try encode(frame(Request(type: 0x40), serial: 7)) == hex("40 02 00 07"))
         let codec = MQTTCodec()
         #expect(try encode(try #require(codec.ping(number: 3))) == hex("c0 00"))
         #expect(try encode(try #require(codec.closingFrame())) == hex("e0 00"))
@@ -81,7 +79,7 @@ struct MQTTCodecTests {
         let long = MQTT.Message(topic: "t", payload: Bytes([UInt8](repeating: 0, count: 1 << 20)))
         let refused = [
             frame(.publish(message)), frame(.publish(once), serial: 5), frame(.publish(nowhere)),
-            frame(.publish(long), serial: 5), frame(.subscribe(to: "#")), frame(Request(type: 0x40), id: 65536),
+            frame(.publish(long), serial: 5), frame(.subscribe(to: "#")), frame(Request(type: 0x40), serial: 65536),
             frame(Request(type: 0x34, body: message.payload), serial: 5), frame(Request(type: 0x90), serial: 5),
             frame(Request(type: 0x30, body: [9, 9, 9])),
         ]

@@ -3,7 +3,7 @@ import Testing
 import Trunkline
 
 /// mosquitto, spoken to as in the tutorial: greeting, subscriptions, both qualities of service, keep alive.
-@Suite(.serialized, .timeLimit(.minutes(2)), .enabled(if: Broker.isAvailable, "mosquitto is not installed"))
+@Suite(.serialized, .timeLimit(.minutes(10)), .enabled(if: Broker.isAvailable, "mosquitto is not installed"))
 struct MosquittoTests {
     /// Options that are quick to come back, and patient with a broker on a machine that has much else to do.
     private func options(
@@ -184,7 +184,7 @@ struct MosquittoTests {
             $0.liveness.speakAfter = .milliseconds(400)
         }
         try await client.connect()
-        while await client.statistics.connection.pings < 17 { try await Task.sleep(for: .milliseconds(20)) }
+        while await client.statistics.connection.pings < 17 { try await Task.sleep(for: .milliseconds(200)) }
         let statistics = await client.statistics
         #expect(statistics.connection.links == 1 && statistics.connection.disconnects.isEmpty)
         #expect(await client.roundTripTime != nil)
@@ -266,7 +266,7 @@ struct MosquittoTests {
     // MARK: Much
 
     /// In order and without a loss, although every link is killed on the way: messages may come twice, never too late.
-    @Test(.timeLimit(.minutes(5))) func fiftyThousandMessagesArriveAtLeastOnce() async throws {
+    @Test func fiftyThousandMessagesArriveAtLeastOnce() async throws {
         let count = 50_000
         let broker = try Broker("max_inflight_messages 1000", "max_queued_messages 0")
         let publisher = client("publisher", of: broker)
@@ -275,6 +275,26 @@ struct MosquittoTests {
         _ = try await subscriber.subscribe(.subscribe(to: "numbers"))
 
         async let published: Void = publish(count, by: publisher)
+        // On the client's own executor an acknowledgement for each message costs no change of threads.
+        let (repeated, acknowledged) = try await withTaskExecutorPreference(subscriber.executor) {
+            try await consume(count, from: pushes, of: subscriber, at: broker)
+        }
+        try await published
+        let links = await (publisher.statistics.connection.links, subscriber.statistics.connection.links)
+        print("MQTT: \(count) messages, \(repeated) twice, \(acknowledged) acknowledged, \(links) links")
+        #expect(links.0 > 1 && links.1 > 1)
+        await publisher.close()
+        await subscriber.close()
+    }
+
+    /// Takes the numbers below `count` in order and has each link killed once. Returns how many came twice, and how many
+    /// were acknowledged.
+    private func consume(
+        _ count: Int,
+        from pushes: PushStream,
+        of subscriber: Client,
+        at broker: Broker
+    ) async throws -> (repeated: Int, acknowledged: Int) {
         var (highest, repeated, acknowledged) = (-1, 0, 0)
         for await push in pushes.messages {
             let number = Int(String(MQTT.Message(push).payload)) ?? -1
@@ -291,12 +311,8 @@ struct MosquittoTests {
             if isNew, number == 30_000 { try await killLink(of: "subscriber", isClean: false, at: broker) }
             if highest == count - 1 { break }
         }
-        try await published
-        let links = await (publisher.statistics.connection.links, subscriber.statistics.connection.links)
-        print("MQTT: \(count) messages, \(repeated) twice, \(acknowledged) acknowledged, \(links) links")
-        #expect(links.0 > 1 && links.1 > 1)
-        await publisher.close()
-        await subscriber.close()
+        #expect(highest == count - 1)
+        return (repeated, acknowledged)
     }
 
     /// Publishes the numbers below `count`, in order. What is lost with a link is said again from the first that was

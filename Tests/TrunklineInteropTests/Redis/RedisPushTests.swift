@@ -14,7 +14,7 @@ extension RedisTests {
         .push([.string("message"), .string(channel), .string(text)])
     }
 
-    @Test(.timeLimit(.minutes(3)))
+    @Test(.timeLimit(.minutes(10)))
     func pushesAndRepliesShareOneLink() async throws {
         try await RedisServer.run { _, client, other in
             let pushes = client.pushes(buffering: PushBuffering(maximumCount: 10_000))
@@ -42,7 +42,7 @@ extension RedisTests {
         }
     }
 
-    @Test(.timeLimit(.minutes(3)))
+    @Test(.timeLimit(.minutes(10)))
     func aKilledLinkIsReplacedAndItsSubscriptionsAreRestored() async throws {
         try await RedisServer.run { _, client, other in
             var pushes = client.pushes().makeAsyncIterator()
@@ -74,7 +74,7 @@ extension RedisTests {
         }
     }
 
-    @Test(.timeLimit(.minutes(3)))
+    @Test(.timeLimit(.minutes(10)))
     func aServerThatDiesAndComesBackIsFoundAgain() async throws {
         try await RedisServer.run { server, client, other in
             var pushes = client.pushes().makeAsyncIterator()

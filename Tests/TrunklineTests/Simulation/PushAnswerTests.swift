@@ -26,6 +26,31 @@ struct PushAnswerTests {
         }
     }
 
+    /// SMPP's `deliver_sm`: the server asks, with serials of its own, and the answer has a mark.
+    @Test func aRequestOfTheServersIsAnsweredWithItsSerialAndTheMarkOfAResponse() throws {
+        let smpp = FrameLayout {
+            Field.length(UInt32.self, counting: .wholeFrame)
+            Field.type(UInt32.self)
+            Field.status(UInt32.self)
+            Field.serial(UInt32.self)
+            Field.body
+        }
+        .roles(ping: 0x15, response: .bit(31))
+        try simulate(speaking: smpp) { service, client in
+            var pushes = client.pushes().messages.makeAsyncIterator()
+            try await client.connect()
+            try await service.server.waitForConnections(1)
+            try await service.server.push(Frame(.push, type: 5, serial: 77, body: "short message"))
+            let push = try #require(await pushes.next())
+            #expect(push.type == 5 && push.serial == 77)
+            try await client.post(Request(type: 5), answering: push)
+            try await service.server.waitForRequest { $0.type == 5 && $0.serial == 77 }
+        }
+        var output = SendBuffer()
+        try smpp.encode(Frame(.response, type: 5, serial: 77), into: &output)
+        #expect(output.bytes == [0, 0, 0, 16, 0x80, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 77])
+    }
+
     @Test func anAnswerIsNotSentOnAnotherLink() throws {
         try simulate { service, client in
             let push = try await push(from: service.server, to: client)

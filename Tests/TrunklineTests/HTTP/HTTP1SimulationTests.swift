@@ -4,13 +4,13 @@ import TrunklineTesting
 
 /// HTTP/1.1 between a client and a server of ours.
 @Suite(.timeLimit(.minutes(1)))
-struct HTTP1LoopbackTests {
+struct HTTP1SimulationTests {
     private static let codec = HTTP1Codec(host: "h")
 
     /// A server that answers with the target of the request, or as `answer` says.
     private func simulate(
         seed: UInt64 = 1,
-        speaking codec: HTTP1Codec = HTTP1LoopbackTests.codec,
+        speaking codec: HTTP1Codec = HTTP1SimulationTests.codec,
         options: ClientOptions = ClientOptions(),
         _ answer: @escaping @Sendable (HTTP1Request) -> Reaction? = { _ in nil },
         _ body: @escaping @Sendable (LoopbackServer, Client) async throws -> Void
