@@ -220,20 +220,16 @@ extension Connection {
     /// What the server says before the link is ready.
     func takeInGreeting(_ frames: [Frame]) {
         greeting?.hasHeard = true
-        for (index, frame) in frames.enumerated() {
-            // Writing the answer to a ping may have ended the greeting: the rest is for the link that is ready now, or for
-            // nobody when the attempt has failed.
-            guard greeting != nil else {
-                if isReady { deliver(Array(frames[index...])) }
-                return
-            }
+        var hasPongs = false
+        for frame in frames {
+            // One of them may have ended the attempt: the rest is for nobody.
+            guard let pongs = greeting?.outbound.level.linkFrameCount else { return }
             switch frame.kind {
             case .response: answerInGreeting(frame)
             case .ping:
-                let pongs = greeting?.outbound.level.linkFrameCount ?? 0
                 if heartbeatReceived(frame) == .question, pongs < 1024, let pong = codec.pong(answering: frame) {
                     greeting?.outbound.append(OutboundQueue.Item(pong, ticket: 0))
-                    flushGreeting()
+                    hasPongs = true
                 }
             case .pong: break
             case .part where takePartInGreeting(frame): break
@@ -246,6 +242,8 @@ extension Connection {
                 }
             }
         }
+        // Behind all of them: a write may end the greeting, or find the link gone and read on.
+        if hasPongs { flushGreeting() }
         updateReading()
     }
 

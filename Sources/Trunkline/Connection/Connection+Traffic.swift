@@ -27,8 +27,12 @@ extension Connection {
         }
         loop.withReceiveMemory { self.link?.received.giveBack(to: &$0) }
         if budget < Self.readBudget { heard() }
-        deliver(decoded)
-        decoded.removeAll(keepingCapacity: true)
+        // Taken out first: those who take the frames may write, find the link gone and read what is left of it, which must
+        // not deliver these once more.
+        var frames = exchange(&decoded, with: [])
+        deliver(frames)
+        frames.removeAll(keepingCapacity: true)
+        if decoded.isEmpty { decoded = frames }
         // The frames may have made their receiver close, or lose, this very link.
         guard let ending, self.link?.transport === transport else { return }
         lose(ending)

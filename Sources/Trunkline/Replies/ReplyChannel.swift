@@ -71,8 +71,10 @@ final class ReplyChannel: Sendable {
     /// While nobody waits for an element, its time has not begun; whoever begins to wait does so after `now`. So one
     /// deadline per stream is enough, and calls of `next` need not tell the loop.
     func nextLook(at now: Instant) -> Instant? {
-        let since = state.withLock { state in state.waiters.values.map(\.since).min() } ?? now
-        let due = min(deadline ?? .distantFuture, partTimeout.map { since.advanced(by: $0) } ?? .distantFuture)
+        let since = state.withLock { state in state.waiters.values.map(\.since).min() }
+        // Without a reader, not so soon that a very short time keeps the loop busy.
+        let wait = since == nil ? partTimeout.map { max($0, .milliseconds(10)) } : partTimeout
+        let due = min(deadline ?? .distantFuture, wait.map { (since ?? now).advanced(by: $0) } ?? .distantFuture)
         return due > now ? due : nil
     }
 

@@ -76,7 +76,7 @@ struct HTTP1Chunks: Sendable {
                 place = .trailers(section)
                 guard let end else { return }
                 trailers = offset..<end - 2
-                try limits.check(fieldsIn: bytes, trailers)
+                try limits.check(trailersIn: bytes, trailers)
                 offset = end
                 place = .done
             case .done: return

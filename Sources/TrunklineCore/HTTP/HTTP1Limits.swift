@@ -34,11 +34,19 @@ struct HTTP1Limits: Sendable {
         try HTTP1Framing(bytes, range, minor: minor, maximumFields: fields)
     }
 
-    func check(fieldsIn bytes: Span<UInt8>, _ range: Range<Int>) throws(FrameError) {
+    /// What no trailer section may hold.
+    private static let misplaced = ["content-length", "transfer-encoding", "host"]
+
+    /// Checks the field lines of a trailer section. What a message's end or its recipient goes by is refused there: a reader
+    /// that takes trailers for fields of the head would read another message (RFC 9110 §6.5.1).
+    func check(trailersIn bytes: Span<UInt8>, _ range: Range<Int>) throws(FrameError) {
         var (lines, count) = (HTTP1FieldLines(range), 0)
-        while try lines.next(in: bytes) != nil {
+        while let (name, _) = try lines.next(in: bytes) {
             count += 1
             guard count <= fields else { throw FrameError(.illegalLength, "more than \(fields) fields") }
+            for field in Self.misplaced where HTTP1Grammar.isEqual(bytes, name, field) {
+                throw FrameError(.malformed, "\(field) in a trailer section (RFC 9110 §6.5.1)")
+            }
         }
     }
 }

@@ -89,7 +89,9 @@ extension LayoutPlan {
             let empty = plan.lengthOfEmpty
             let most = min(frameSize - plan.overhead, countable - empty, Int(min(plan.bodySizes.upperBound, 1 << 48)))
             bodySizes = max(0, -empty, Int(plan.bodySizes.lowerBound))...most
-            lengths = UInt64(bodySizes.lowerBound + empty)...UInt64(bodySizes.upperBound + empty)
+            // A varint that counts itself says up to nine more, for the bytes that it has more than one.
+            let longest = bodySizes.upperBound + empty + (plan.countsItself ? 9 : 0)
+            lengths = UInt64(bodySizes.lowerBound + empty)...UInt64(longest)
         }
     }
 }

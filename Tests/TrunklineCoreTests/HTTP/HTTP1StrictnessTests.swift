@@ -111,6 +111,9 @@ import Testing
         Case("0\r\nX : y\r\n\r\n", "whitespace before the colon"),
         Case("0\r\n y\r\n\r\n", "a folded line"),
         Case("0\r\nX: y\n\r\n", "a line feed without a carriage return"),
+        Case("0\r\nX: y\r\nContent-Length: 5\r\n\r\n", "content-length in a trailer section"),
+        Case("0\r\nTransfer-Encoding: chunked\r\n\r\n", "transfer-encoding in a trailer section"),
+        Case("0\r\nHOST: elsewhere\r\n\r\n", "host in a trailer section"),
         Case("0\r\nX: " + String(repeating: "a", count: 70_000), "a trailer section of more than", .illegalLength),
     ])
     func chunksLikeTheseAreRefusedAtEverySplit(_ chunks: Case) throws {

@@ -1,5 +1,6 @@
 import Testing
-import TrunklineCore
+
+@testable import TrunklineCore
 
 struct VarintLengthTests {
     /// Everything moves with the length: numbers, constants, a repetition, a checksum, the trailer.
@@ -70,6 +71,23 @@ struct VarintLengthTests {
         let bytes = hex(digits) + Array(Self.body(size))
         #expect(try layout.encoded(Frame(.request, body: Self.body(size))) == bytes)
         #expect(try layout.decoded(bytes).frames.map(\.body) == [Self.body(size)])
+    }
+
+    /// With its second byte the length of the largest body is one more than the limit on bodies says: it was refused.
+    @Test(arguments: [126, 127, 128, 200, 16381, 16382, 20000])
+    func aLengthThatCountsItselfReachesTheLargestBody(most: Int) throws {
+        for order in [ByteOrder.littleEndian, .bigEndian] {
+            let layout = FrameLayout {
+                Field.length(.varint, counting: .wholeFrame, order: order)
+                Field.body(sizes: 0...most)
+            }
+            let frame = Frame(.response, body: Self.body(most))
+            #expect(try layout.decoded(try layout.encoded(frame)).frames == [frame])
+            let above = Frame(.response, body: Self.body(most + 1))
+            #expect(layout.refusal(of: above) == .illegalLength)
+            let bytes = try Self.plain(.wholeFrame, order: order).encoded(above)
+            #expect(layout.refusal(of: bytes.prefix(varintWidth(UInt64(bytes.count)))) == .illegalLength)
+        }
     }
 
     @Test func needlessZerosAreTakenUpToTenBytes() throws {

@@ -76,6 +76,15 @@ struct StreamSimulationTests {
         }
     }
 
+    /// Nobody waits for an element, so its time has not begun: the loop looked again after every nanosecond.
+    @Test func aVeryShortTimeForAPartDoesNotKeepTheLoopBusy() throws {
+        try simulate(speaking: PartsCodec.standard, handler: Self.count(every: .seconds(1))) { service, client in
+            let stream = client.stream(ask(3), partTimeout: .nanoseconds(1))
+            try await service.pass(.seconds(10))
+            #expect(await words(of: stream) == ["+0", "+1", "+2", "3"])
+        }
+    }
+
     @Test func theTimeForTheWholeReplyCountsFromTheCall() throws {
         try simulate(speaking: PartsCodec.standard, handler: Self.count(every: .seconds(1))) { service, client in
             let began = service.now
