@@ -32,7 +32,8 @@ struct LoopbackGreetingTests {
         let connecting = client.start(ask("never sent"))
         let reset = rude.acceptToReset()
         // The loop is held up until all has come.
-        let (isHeld, isOver) = (Mutex(false), Mutex(false))
+        let isHeld = Mutex(false)
+        let isOver = Mutex(false)
         let holding = Task(executorPreference: client.executor) {
             isHeld.withLock { $0 = true }
             while !isOver.withLock({ $0 }) { sleepShortly() }
