@@ -8,9 +8,10 @@ extension Client: @preconcurrency ConnectionOwner {
         switch event {
         case .received(let frames):
             var farewell: Frame?
+            var isLast = false
             for frame in frames {
                 if frame.kind == .response {
-                    if frame.endsLink { farewell = farewell ?? frame }
+                    if frame.endsLink { (farewell, isLast) = (farewell ?? frame, true) }
                     exchange.answer(frame)
                 } else if frame.kind == .goAway {
                     farewell = frame
@@ -20,6 +21,8 @@ extension Client: @preconcurrency ConnectionOwner {
             }
             // After the frames that came with it, which belong to the link that is left now.
             if let farewell { leave(farewell) }
+            // Left because of a goAway that came along, it would wait for answers that do not come.
+            if isLast, farewell?.kind == .goAway { connection.assumeIsolated { [session] in $0.endRetired(session) } }
             // Fewer are not worth the loop's time, and more take it so long that the first are heard anyway.
             if (8..<64).contains(frames.count) { loop.expectNews() }
         case .receivedOnRetired(let frames, let session, let positions):

@@ -13,8 +13,8 @@ import TrunklineCore
 /// ```
 ///
 /// Every sample is encoded by one side and decoded by the other (`serverSide()`), then fed in every split and merge, cut
-/// short, made too large and damaged; `Rule` lists what is looked for. All of it is decided by the seed and takes some
-/// hundred milliseconds. Give codecs with a large limit a smaller one to be checked with: a limit of some kilobytes is
+/// short, made too large and damaged; `Rule` lists what is looked for. All of it is decided by the seed and takes a
+/// second or two in a debug build. Give codecs with a large limit a smaller one to be checked with: a limit of some kilobytes is
 /// checked faster and no less well.
 ///
 /// A codec that traps ends the process, and one that never returns hangs it: `announcesInputs` then says on what.
@@ -48,6 +48,9 @@ public struct CodecConformance: Sendable {
     public var seed: UInt64 = 1
     /// How many damaged samples and runs of random bytes each side is fed; 3000 unless set.
     public var garbageInputs = 3000
+    /// With how many single-byte corruptions of the samples each side is fed at most; 65,536 unless set. Up to 257 bytes of
+    /// samples, these are every value of every byte.
+    public var corruptedInputs = 65_536
     /// Writes every input to standard error before it is fed: when the codec traps or hangs, the last line says on what.
     public var announcesInputs = false
 

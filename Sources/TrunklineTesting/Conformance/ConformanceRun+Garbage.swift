@@ -26,8 +26,8 @@ extension ConformanceRun {
         for side in [Side.client, .server] {
             let streams = streams(to: side)
             guard !streams.isEmpty else { continue }
-            checkEveryByte(streams, side, budget: kit.garbageInputs / 2)
-            for _ in 0..<kit.garbageInputs / 4 {
+            checkEveryByte(streams, side, atMost: kit.corruptedInputs)
+            for _ in 0..<kit.garbageInputs / 2 {
                 let stream = streams[random.below(streams.count)]
                 feedGarbage(damaged(stream.bytes), side, stream.sent, "\(stream.name), damaged")
                 let start = stream.bytes.prefix(random.below(stream.bytes.count + 1))
@@ -37,21 +37,22 @@ extension ConformanceRun {
         }
     }
 
-    /// Every value of every byte, or as many as there is budget for, half of them in the first bytes.
-    private mutating func checkEveryByte(_ streams: [ConformanceStream], _ side: Side, budget: Int) {
-        if streams.reduce(0, { $0 + $1.bytes.count }) * 255 <= budget {
-            for stream in streams {
-                for offset in stream.bytes.indices {
-                    for change in 1...UInt8.max { feed(stream, with: change, at: offset) }
-                }
+    /// Every value of every byte; of long samples every value of the first bytes, as far as a half of the inputs go, and a
+    /// choice of the others.
+    private mutating func checkEveryByte(_ streams: [ConformanceStream], _ side: Side, atMost limit: Int) {
+        let total = streams.reduce(0) { $0 + $1.bytes.count }
+        let isAll = total <= limit / 255
+        let share = isAll ? Int.max : max(1, limit / 2 / 255 / streams.count)
+        for stream in streams {
+            for offset in stream.bytes.indices.prefix(share) {
+                for change in 1...UInt8.max { feed(stream, with: change, at: offset) }
             }
-            return
         }
-        for number in 0..<budget {
+        guard !isAll else { return }
+        for number in 0..<limit / 2 {
             let stream = streams[number % streams.count]
             guard !stream.bytes.isEmpty else { continue }
-            let reach = number % 4 < 2 ? min(24, stream.bytes.count) : stream.bytes.count
-            feed(stream, with: 1 + UInt8(random.below(255)), at: random.below(reach))
+            feed(stream, with: 1 + UInt8(random.below(255)), at: random.below(stream.bytes.count))
         }
     }
 

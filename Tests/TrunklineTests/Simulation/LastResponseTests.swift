@@ -52,6 +52,19 @@ struct LastResponseTests {
         return text.hasPrefix("slow") ? .after(.seconds(1), .reply(Bytes("!" + text))) : .echo
     }
 
+    /// The link was left because of the goAway, and the request behind the last response waited there until its deadline.
+    @Test func theLastResponseIsTheLastAlsoWhenAGoAwayComesWithIt() throws {
+        let both = Reaction.sequence([.reply("!both"), .garbage("~\n")])
+        let handler: LoopbackServer.Handler = { $0.body == "both" ? both : Self.handler($0) }
+        try simulate(handler: handler) { _, _, client in
+            let results = await client.send(all: [ask("both"), ask("never answered")])
+            #expect(try results[0].get().body == "both")
+            guard case .failure(let error) = results[1] else { return #expect(Bool(false), "it has an answer") }
+            #expect(error.code == .connectionLost && error.fate == .unknown)
+            try await expect("elsewhere", by: client)
+        }
+    }
+
     @Test func theNextLinkGoesToTheSameServerAtOnce() throws {
         try simulate(handler: Self.handler) { network, servers, client in
             var reports = client.disconnects.makeAsyncIterator()

@@ -2,7 +2,7 @@ import Trunkline
 
 /// Lines in order, without serials, for what a codec is told beyond the bytes: what went out, and that the end has come.
 ///
-/// A reply repeats its request; with a "!" before it, it is the last of its link. A reply without its newline ends with
+/// A reply repeats its request; with a "!" before it, it is the last of its link. "~" is a goAway. A reply without its newline ends with
 /// the connection.
 struct NotingCodec: FrameCodec {
     /// What was sent and not answered.
@@ -31,6 +31,7 @@ struct NotingCodec: FrameCodec {
 
     private mutating func frame(of line: Bytes) throws(FrameError) -> Frame {
         if isServer { return Frame(.request, body: line) }
+        if line == "~" { return Frame(.goAway) }
         let isLast = line.first == UInt8(ascii: "!")
         let text = String(line).drop { $0 == "!" }
         let expected = asked.isEmpty ? nil : asked.removeFirst()
