@@ -20,8 +20,8 @@
 ///
 /// **Strictness.** What two readers could take for different messages is refused, in both directions: conflicting and
 /// repeated lengths (equal ones and lists, too), a length beside chunks, other transfer codings, a carriage return or a
-/// line feed alone, folded lines, blanks before a colon, control characters, lengths among trailers. So are responses that nobody asked for and
-/// `101`, as nothing is upgraded here. Interim responses (`100`, `103`) are skipped, 64 for each response at most.
+/// line feed alone, folded lines, blanks before a colon, control characters, lengths among trailers. So are responses
+/// that nobody asked for and `101`, as nothing is upgraded here. Interim responses (`100`, `103`) are skipped, 64 for each response at most.
 ///
 /// Pipelining costs something when a link ends: `options.requests.maximumInFlight` bounds how many requests are out at a
 /// time, 1 means none behind another, and `.idempotent` sends those again that the server did not answer.
