@@ -60,19 +60,6 @@ final class RawListener {
         return unsafe withUnsafeBytes(of: address.sin_addr) { unsafe Array($0) }
     }
 
-    /// Takes the next connection, waits until something has come on it and returns what ends it: that sends `bytes` and
-    /// closes without having read, which is a reset behind the bytes.
-    func acceptToReset() -> (_ bytes: [UInt8]) -> Void {
-        _ = accept()
-        let accepted = others.removeLast()
-        var awaited = pollfd(fd: accepted, events: Int16(POLLIN), revents: 0)
-        _ = unsafe poll(&awaited, 1, -1)
-        return { bytes in
-            _ = unsafe bytes.withUnsafeBytes { unsafe write(accepted, $0.baseAddress, $0.count) }
-            _ = close(accepted)
-        }
-    }
-
     /// Fills the backlog with connections that nobody will accept, so that no further one is answered.
     func fill(_ host: [UInt8] = [127, 0, 0, 1], count: Int = 4) {
         for _ in 0..<count {
