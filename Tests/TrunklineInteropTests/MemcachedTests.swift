@@ -45,7 +45,7 @@ struct MemcachedTests {
         return (0..<size).map { UInt8(truncatingIfNeeded: Int(truncatingIfNeeded: state) &+ $0 &* 31) }
     }
 
-    @Test(.timeLimit(.minutes(2)))
+    @Test(.timeLimit(.minutes(5)))
     func tenThousandConcurrentSetsAndGetsKeepEveryValue() async throws {
         let server = try ServerProcess("memcached") { ["-u", "root", "-m", "1024", "-s", $0] }
         defer { server.stop() }
@@ -69,7 +69,7 @@ struct MemcachedTests {
         }
     }
 
-    @Test(.timeLimit(.minutes(1)))
+    @Test(.timeLimit(.minutes(5)))
     func aMissingKeyIsARejectedStatus() async throws {
         let server = try ServerProcess("memcached") { ["-u", "root", "-s", $0] }
         defer { server.stop() }
@@ -82,7 +82,7 @@ struct MemcachedTests {
         }
     }
 
-    @Test(.timeLimit(.minutes(1)))
+    @Test(.timeLimit(.minutes(5)))
     func aBatchAnswersEveryRequestOnItsOwn() async throws {
         let server = try ServerProcess("memcached") { ["-u", "root", "-s", $0] }
         defer { server.stop() }

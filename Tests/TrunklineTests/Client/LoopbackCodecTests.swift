@@ -14,7 +14,7 @@ private let numbered = LengthPrefixedCodec(UInt32.self, maximumFrameSize: 64)
     .heartbeat(ping: "?", pong: "!")
 
 /// The codecs that need no layout, through a real client and a real server.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(5)))
 struct LoopbackCodecTests {
     private func with(
         _ codec: some FrameCodec,

@@ -5,7 +5,7 @@ import TrunklineIO
 import TrunklineTesting
 
 /// Where a client connects to, and what it says when it cannot.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(5)))
 struct LoopbackConnectingTests {
     private func port(of endpoint: Endpoint) throws -> UInt16 {
         try #require(UInt16(endpoint.description.split(separator: ":").last ?? ""))

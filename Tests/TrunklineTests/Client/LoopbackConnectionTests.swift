@@ -6,7 +6,7 @@ import TrunklineTesting
 ///
 /// A task that does not prefer the loop is enqueued anew at *every* `await` on the loop, even of a call that stays on
 /// the same actor. So whatever was true before an `await` may be false behind it: several tests here are about that.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(5)))
 struct LoopbackConnectionTests {
     private func withConnection(
         by mechanism: Mechanism = .epoll,

@@ -4,7 +4,7 @@ import TrunklineIO
 import TrunklineTesting
 
 /// What is told of links that end, on real sockets.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(5)))
 struct LoopbackDiagnosisTests {
     /// The reset came while nobody read; a write learned of it, and reading what was left then ended as if the server
     /// had closed in good order. So the report said, and the probe was not asked.

@@ -39,7 +39,7 @@ private let narrowLayout = FrameLayout {
 .roles(ping: 1, push: 3, cancel: 2, serials: 16...255)
 
 /// How a response finds its request: in order, and by serials of which there are few.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(5)))
 struct LoopbackMatchingTests {
     private func withLines(
         options: ClientOptions = quickOptions(),

@@ -3,7 +3,7 @@ import Trunkline
 import TrunklineTesting
 
 /// Streams of pushes: bounded, honest, and never in the way of replies.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(5)))
 struct LoopbackPushTests {
     /// Answers "flood" with a thousand numbered pushes and then an echo.
     private static let flood: LoopbackServer.Handler = { request in

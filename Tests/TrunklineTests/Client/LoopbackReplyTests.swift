@@ -4,7 +4,7 @@ import TrunklineTesting
 
 extension HeavyTests {
     /// Replies that come early, all at once or on a link that is stuck.
-    @Suite(.timeLimit(.minutes(2)))
+    @Suite(.timeLimit(.minutes(5)))
     struct LoopbackReplyTests {
         @Test(arguments: Mechanism.allCases)
         func tenThousandRepliesInOneGoReachTheirBatch(_ mechanism: Mechanism) async throws {

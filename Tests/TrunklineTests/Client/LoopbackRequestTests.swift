@@ -3,7 +3,7 @@ import Trunkline
 import TrunklineTesting
 
 /// One request, and what giving it up does, over real sockets.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(5)))
 struct LoopbackRequestTests {
     // MARK: Cancelling
 

@@ -3,7 +3,7 @@ import Trunkline
 import TrunklineTesting
 
 /// Servers that accept and say nothing, and servers that stop in the middle of a word.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(5)))
 struct LoopbackSilenceTests {
     /// A server that is alive and does not answer: the link is not to blame.
     @Test(arguments: Mechanism.allCases)

@@ -6,7 +6,7 @@ import TrunklineTesting
 @testable import Trunkline
 
 /// Several addresses, and the options of sockets, on real ones.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(5)))
 struct LoopbackAddressTests {
     private static let six = SocketAddress.ipv6([UInt8](repeating: 0, count: 15) + [1], port: 0, scope: 0)
 

@@ -4,7 +4,7 @@ import TrunklineCore
 import TrunklineIO
 
 /// The resolver of real names: its threads, its queue, and who is told.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(5)))
 struct ResolverTests {
     /// What a resolver is asked, and a gate that its answers wait at.
     private final class Names: Sendable {

@@ -56,7 +56,7 @@ struct ExtendedLayoutTests {
         }
     }
 
-    @Test(.timeLimit(.minutes(1)))
+    @Test(.timeLimit(.minutes(5)))
     func aClientSpeaksItWithAServer() async throws {
         try await withLoopbackServer(speaking: try .extended) { server in
             let answer = try await withClient(to: server.endpoint, speaking: try .extended) { client in

@@ -4,7 +4,7 @@ import Trunkline
 import TrunklineTesting
 
 /// The client against a real server over real sockets.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(5)))
 struct ClientTests {
     @Test func concurrentRequestsGetTheirOwnReplies() async throws {
         try await withServerAndClient { server, client in

@@ -3,7 +3,7 @@ import Trunkline
 import TrunklineTesting
 
 /// What a test makes the server do, and learns from it.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(5)))
 struct LoopbackServerTests {
     // MARK: Pushes and scripts
 
@@ -230,7 +230,7 @@ private func reasonOfFailure(
     }
 }
 
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(5)))
 struct LoopbackLettingGoTests {
     /// The last reference to a server died while the loop emptied its list of work: the listener's `deinit` came back to
     /// the loop, whose state was being changed, and the exclusivity check stopped the program.

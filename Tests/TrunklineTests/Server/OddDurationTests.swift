@@ -3,7 +3,7 @@ import Trunkline
 import TrunklineTesting
 
 /// Durations that nobody means must not stop the program.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(5)))
 struct OddDurationTests {
     /// The timer of the attempt lay before the clock's origin, further than 64 bits of nanoseconds reach back from now.
     @Test(arguments: Mechanism.allCases)

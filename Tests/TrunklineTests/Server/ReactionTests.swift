@@ -3,7 +3,7 @@ import Trunkline
 import TrunklineTesting
 
 /// Every reaction as a client sees it.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(5)))
 struct ReactionTests {
     // MARK: Replies
 

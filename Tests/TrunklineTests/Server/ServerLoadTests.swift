@@ -4,7 +4,7 @@ import Trunkline
 import TrunklineTesting
 
 /// Much at once, and clients without manners.
-@Suite(.timeLimit(.minutes(1)), .serialized)
+@Suite(.timeLimit(.minutes(5)), .serialized)
 struct ServerLoadTests {
     @Test func thousandsOfConnectionsLeaveNothingBehind() async throws {
         try await withLoopbackServer(speaking: .standard) { server in

@@ -62,7 +62,7 @@ import Testing
                 do {
                     try network.runBlocking {
                         let outside = Task.detached { try await network.clock.sleep(for: .seconds(1)) }
-                        for _ in 0..<200 {
+                        for _ in 0..<30_000 {  // thirty seconds at least, for a pool that is busy
                             usleep(1000)
                             try await network.clock.sleep(for: .seconds(1))
                         }
