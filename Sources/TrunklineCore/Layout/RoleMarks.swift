@@ -28,6 +28,10 @@ final class RoleMarks: Sendable {
         try Roles.check(list.part, "part", in: [response], typeBits)
         try Roles.check(list.goAway, "goAway", in: [response], typeBits)
         try Roles.check(list.failure, "failure", in: [response], typeBits)
+        try Roles.checkDistinct([
+            ("response", list.response), ("push", list.push), ("part", list.part), ("goAway", list.goAway),
+            ("failure", list.failure),
+        ])
         self.response = list.response
         push = list.push?.types == nil ? list.push : nil
         part = list.part
@@ -81,6 +85,14 @@ extension Roles {
             bits |= mark.typeBit
         }
         return bits
+    }
+
+    /// Frames that are one of two things are never the other.
+    fileprivate static func checkDistinct(_ marks: [(role: String, mark: Role?)]) throws(LayoutError) {
+        for (index, (role, mark)) in marks.enumerated() {
+            guard let mark, let other = marks[..<index].first(where: { $0.mark == mark }) else { continue }
+            throw LayoutError("role \(role)", "it is the same as the role \(other.role)")
+        }
     }
 
     fileprivate static func check(

@@ -76,7 +76,7 @@ extension LoopbackServer {
 }
 
 extension LoopbackServer.Journal: CustomStringConvertible {
-    /// The counts that are not zero.
+    /// The counts that are not zero, and why the last frame was refused that was.
     public var description: String {
         let counts = [
             (requestCount, "requests"), (cancelCount, "cancels"), (pingCount, "pings"), (pongCount, "pongs"),
@@ -85,7 +85,9 @@ extension LoopbackServer.Journal: CustomStringConvertible {
             (totalConnections, "connections in all"), (malformedCount, "malformed connections"),
             (unencodableCount, "frames not encodable"), (overflowCount, "overflows"),
         ]
-        let words = counts.filter { $0.0 != 0 }.map { "\($0.0) \($0.1)" }
+        var words = counts.filter { $0.0 != 0 }.map { "\($0.0) \($0.1)" }
+        if let lastMalformation { words.append("last malformation: \(lastMalformation)") }
+        if let lastEncodingFailure { words.append("last encoding failure: \(lastEncodingFailure)") }
         return words.isEmpty ? "nothing" : words.joined(separator: ", ")
     }
 }

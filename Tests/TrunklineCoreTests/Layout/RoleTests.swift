@@ -191,4 +191,19 @@ struct RoleMistakeTests {
         }
         #expect(role { try layout.validatingRoles(ping: 1) } == "role ping")
     }
+
+    /// Every final response was taken for a part, and its caller waited in vain.
+    @Test func twoRolesCannotHaveTheSameMark() {
+        let layout = FrameLayout {
+            Field.type(UInt16.self)
+            Field.integer("flags", UInt8.self)
+            Field.serial(UInt32.self)
+            Field.length(UInt32.self, counting: .body)
+            Field.body
+        }
+        let error = #expect(throws: LayoutError.self) {
+            try layout.validatingRoles(response: .bit(7, of: "flags"), part: .bit(7, of: "flags"))
+        }
+        #expect(error?.description == "role part: it is the same as the role response")
+    }
 }
