@@ -49,6 +49,13 @@ public struct SendBuffer: Sendable {
         unsafe withUnsafeBytes(of: ordered) { unsafe gathered.append(contentsOf: $0) }
     }
 
+    /// Appends three integers, most significant bytes first: in one step, as three cost three times as much.
+    @inline(__always)
+    mutating func append(integers first: UInt32, _ second: UInt32, _ third: UInt32) {
+        let ordered = (first.bigEndian, second.bigEndian, third.bigEndian)
+        unsafe withUnsafeBytes(of: ordered) { unsafe gathered.append(contentsOf: $0) }
+    }
+
     /// Appends the low `width` bytes (1 to 8) of `value`.
     @inlinable
     public mutating func append(integer value: UInt64, width: Int, order: ByteOrder = .bigEndian) {

@@ -63,7 +63,7 @@ extension FrameLayout: FrameCodec {
         guard let body = input.readBytes(parts.trailer &- parts.body) else { return nil }
         input.skip(plan.trailer.count)
 
-        let kind = kind(ofType: numbers.type)
+        let kind = roles.kind(ofType: numbers.type, isServerSide)
         let frame = Frame(
             kind: kind,
             type: numbers.type,
@@ -76,15 +76,17 @@ extension FrameLayout: FrameCodec {
         if let marks { return try classified(frame, number: numbers.kind, marks) }
         return frame
     }
+}
 
+extension Roles {
     /// What a received frame of type `type` is for.
     @inline(__always)
-    private func kind(ofType type: UInt32) -> Frame.Kind {
-        if type == roles.ping { return .ping }
-        if type == roles.pong { return .pong }
-        if type == roles.cancel { return .cancel }
+    func kind(ofType type: UInt32, _ isServerSide: Bool) -> Frame.Kind {
+        if type == ping { return .ping }
+        if type == pong { return .pong }
+        if type == cancel { return .cancel }
         if isServerSide { return .request }
-        if let push = roles.push, push.contains(type) { return .push }
+        if let push, push.contains(type) { return .push }
         return .response
     }
 }

@@ -22,9 +22,8 @@ extension FrameLayout {
         guard outboundLimits.bodySizes.contains(bodySize) else { throw outboundLimits.illegalBody(bodySize) }
 
         if plan.isPlain, let serial = UInt32(exactly: frame.serial) {
-            output.append(integer: type)
-            output.append(integer: serial)
-            output.append(integer: UInt32(truncatingIfNeeded: bodySize &+ plan.lengthOfEmpty))
+            let length = UInt32(truncatingIfNeeded: bodySize &+ plan.lengthOfEmpty)
+            output.append(integers: type, serial, length)
             return bodySize > 0 ? output.append(frame.body) : ()
         }
         let start = output.gathered.count

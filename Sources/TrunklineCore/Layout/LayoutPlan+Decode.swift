@@ -25,7 +25,6 @@ extension LayoutPlan {
         _ limits: Limits
     ) throws(FrameError) -> (parts: Parts?, numbers: Numbers?) {
         let bytes = unsafe input.storage.span.bytes.extracting(input.lower..<input.upper)
-        if isPlain { return try readPlain(bytes, limits) }
         let parts: Parts
         if let varint {
             guard let found = try variableParts(of: bytes, varint, limits) else { return (nil, nil) }
@@ -39,23 +38,6 @@ extension LayoutPlan {
         guard bytes.byteCount >= parts.trailer &+ trailer.count else { return (parts, nil) }
         if hasLateChecks { try checkEnd(of: bytes, parts) }
         return (parts, numbers(in: bytes, parts))
-    }
-
-    /// As `read`, where `isPlain`.
-    @inline(__always)
-    private func readPlain(
-        _ bytes: borrowing RawSpan,
-        _ limits: Limits
-    ) throws(FrameError) -> (parts: Parts?, numbers: Numbers?) {
-        let value = unsafe UInt32(bigEndian: bytes.unsafeLoadUnaligned(fromByteOffset: 8, as: UInt32.self))
-        guard limits.lengths.contains(UInt64(value)) else { throw limits.illegalLength(UInt64(value), lengthOfEmpty) }
-        let parts = Parts(header: 0, body: 12, trailer: 12 &+ Int(value) &- lengthOfEmpty)
-        guard bytes.byteCount >= parts.trailer else { return (parts, nil) }
-        var numbers = Numbers()
-        numbers.type = unsafe UInt32(bigEndian: bytes.unsafeLoadUnaligned(fromByteOffset: 0, as: UInt32.self))
-        let serial = unsafe UInt32(bigEndian: bytes.unsafeLoadUnaligned(fromByteOffset: 4, as: UInt32.self))
-        numbers.serial = SerialNumber(serial)
-        return (parts, numbers)
     }
 
     /// Checks that `bytes`, from `start` on, are those of `template` in every one of `ranges`.
