@@ -35,7 +35,7 @@ let package = Package(
         // A real server with scripted faults and a simulated network, for our tests and users'.
         .target(
             name: "TrunklineTesting",
-            dependencies: ["Trunkline", "TrunklineCore", "TrunklineIO"],
+            dependencies: ["Trunkline", "TrunklineCore", "TrunklineIO", "CTrunkline"],
             swiftSettings: settings
         ),
         // Counts allocations, by defining malloc: for the benchmark alone.

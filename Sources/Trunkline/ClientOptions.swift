@@ -48,6 +48,8 @@ public struct ClientOptions: Sendable {
 
     /// Establishing links.
     public var connecting = Connecting()
+    /// Securing the links to `tls://` endpoints.
+    public var tls = TLS()
     /// Replacing links that failed or were lost.
     public var reconnecting = Reconnecting()
     /// What happens on every new link before anything else.

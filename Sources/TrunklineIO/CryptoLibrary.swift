@@ -26,6 +26,8 @@ package final class CryptoLibrary: @unchecked Sendable {
     package static let system = CryptoLibrary(firstOf: names)
 
     private let library: SharedLibrary
+    /// For those who look other functions up.
+    package var handle: UnsafeMutableRawPointer { unsafe library.handle }
     private let newContext: trunkline_evp_md_ctx_new
     private let freeContext: trunkline_evp_md_ctx_free
     private let start: trunkline_evp_digest_init

@@ -107,11 +107,19 @@ package protocol Transport: AnyObject {
     /// Ends the outgoing direction after everything written; the peer reads end of file.
     func finishWriting()
 
+    /// Whether bytes that it has taken have yet to go to the socket. `handler` hears `.writable` when they have gone, if it
+    /// asks for it.
+    var isHoldingBytes: Bool { get }
+
     /// Closes the socket; `handler` hears nothing more. Idempotent.
     func close()
 
     /// Closes the socket with a reset instead of an orderly end.
     func reset()
+}
+
+extension Transport {
+    package var isHoldingBytes: Bool { false }
 }
 
 package enum ReadOutcome: Equatable, Sendable {
@@ -133,6 +141,9 @@ package enum WriteOutcome: Equatable, Sendable {
 }
 
 package enum TransportEvent: Sendable {
+    /// The socket is connected, the TLS handshake begins.
+    case securing
+    /// It can be used.
     case connected
     case connectFailed(TransportError)
     /// There is something to read: bytes, the end or an error.

@@ -11,7 +11,7 @@
 /// Sendable although the compiler can't see it: the handle never changes, and looking names up is thread-safe.
 @safe
 struct SharedLibrary: @unchecked Sendable {
-    private let handle: UnsafeMutableRawPointer
+    let handle: UnsafeMutableRawPointer
 
     /// Loads the first of `names` that there is, each a file name for the system's search path or a path; `nil` when
     /// there is none.

@@ -28,6 +28,9 @@ func monotonicNow() -> Instant {
     return Instant(nanoseconds: Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec))
 }
 
+/// Seconds since 1970, as certificates count them.
+package func wallClockSeconds() -> Int { time(nil) }
+
 /// Writes `text` to standard error, past every buffer, so that it is there even if the next step ends the process.
 package func writeToStandardError(_ text: String) {
     var rest = Array(text.utf8)[...]

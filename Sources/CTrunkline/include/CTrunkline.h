@@ -2,6 +2,8 @@
 
 #include "trunkline_crc32c.h"
 #include "trunkline_crypto.h"
+#include "trunkline_openssl.h"
+#include "trunkline_x509.h"
 
 // System calls that Swift's Glibc module does not export, in shapes that Swift can call without unsafe unions.
 #if defined(__linux__)

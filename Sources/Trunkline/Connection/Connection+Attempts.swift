@@ -56,8 +56,9 @@ extension Connection {
     /// The error for those who wait for a link in vain.
     func unavailable(_ message: String = "no server could be reached") -> ClientError {
         let reason = machine.endpoints.isEmpty ? "the list of endpoints is empty" : message
+        let isSecurity = !attempts.isEmpty && attempts.allSatisfy { DisconnectCause($0.cause) == .tls }
         return ClientError(
-            .unavailable,
+            isSecurity ? .tlsFailed : .unavailable,
             .notSent,
             reason,
             endpoint: attempts.last?.endpoint,
@@ -82,13 +83,13 @@ extension Connection {
         statistics.attempts += 1
         attemptDeadline = loop.now.advanced(by: options.connecting.timeout)
         arm(at: attemptDeadline)
-        beginRace(attempt)
+        if attempt.endpoint.isSecured { prepareSecurity(for: attempt) } else { beginRace(attempt) }
     }
 
     func attemptFailed(_ id: UInt64, _ error: any Error) {
         guard case .connecting(let attempt) = machine.state, attempt.id == id else { return }
         let phase: DisconnectReport.Phase =
-            greeting != nil ? .greeting : connectingPhase == .resolving ? .resolving : .connecting
+            greeting != nil ? .greeting : connectingPhase.map(DisconnectReport.Phase.init) ?? .connecting
         endGreeting(ClientError(.connectionLost, .notSent, "the link ended while greeting", cause: error))
         endRace()
         link?.transport.close()
@@ -103,7 +104,7 @@ extension Connection {
             machine.attemptFailed(
                 id,
                 cause,
-                isPermanent: refusal?.isPermanent ?? (error as? TransportError)?.isMisconfiguration ?? false,
+                isPermanent: refusal?.isPermanent ?? (error as? TransportError)?.isPermanent ?? false,
                 retryAfter: refusal?.retryAfter,
                 at: loop.now
             )
@@ -186,7 +187,7 @@ extension Connection: @preconcurrency TransportHandler {
             return
         }
         switch event {
-        case .connected, .connectFailed: return  // while it was in the race
+        case .securing, .connected, .connectFailed: return  // while it was in the race
         case .readable: read()
         case .writable:
             guard greeting == nil else { return flushGreeting() }

@@ -43,7 +43,8 @@ extension Connection {
     func raceHears(of id: UInt64, _ event: TransportEvent) -> Bool {
         guard let attempt = race?.attempt(with: id) else { return false }
         switch event {
-        // Usable at once. A handshake would come first, and the others would go on racing meanwhile.
+        // The others go on racing meanwhile.
+        case .securing: enter(.securing)
         case .connected: perform(race?.rules.attemptSucceeded(attempt))
         case .connectFailed(let error):
             race?.take(attempt)?.close()
@@ -77,7 +78,12 @@ extension Connection {
             switch action {
             case .connect(let address, let id):
                 enter(.connecting)
-                race?.add(loop.connect(to: address, options: socketOptions, handler: self), id)
+                guard let attempt = race?.attempt else { return }
+                do throws(TransportError) {
+                    race?.add(try connect(to: address, for: attempt.endpoint), id)
+                } catch {
+                    return failSoon(attempt, error)
+                }
             case .arm(let instant): arm(at: min(instant ?? attemptDeadline, attemptDeadline))
             case .close(let id): race?.take(id)?.close()
             case .won(let id):
@@ -94,17 +100,17 @@ extension Connection {
 
     /// Not at once: `perform` may be at work for the attempt's beginning, and endpoint after endpoint would fail within
     /// the failure of the one before.
-    private func failSoon(_ attempt: ReconnectMachine.Attempt, _ error: TransportError) {
+    func failSoon(_ attempt: ReconnectMachine.Attempt, _ error: TransportError) {
         loop.schedule(Completion { [weak self] in self?.assumeIsolated { $0.attemptFailed(attempt.id, error) } })
     }
 
-    private func enter(_ phase: ConnectingPhase?) {
+    func enter(_ phase: ConnectingPhase?) {
         guard phase != connectingPhase else { return }
         connectingPhase = phase
         if phase != nil { publishState() }
     }
 
-    private var socketOptions: SocketOptions {
+    var socketOptions: SocketOptions {
         var socketOptions = SocketOptions()
         socketOptions.noDelay = options.connecting.noDelay
         socketOptions.keepAlive = options.connecting.keepAlive.map {

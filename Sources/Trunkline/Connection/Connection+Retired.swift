@@ -94,7 +94,7 @@ extension Connection {
         switch event {
         case .readable: readRetired(id)
         case .writable: writeRetired(id)
-        case .connected, .connectFailed: break
+        case .securing, .connected, .connectFailed: break
         }
     }
 

@@ -89,7 +89,9 @@ extension Connection {
         guard let result = self.link?.write(from: &outbound) else { return }
         report(wrote: result.wrote, refused: result.refused)
         if let failure = result.failure { return loseAfterLastWords(of: transport, failure) }
-        if isDraining && outbound.isEmpty { finishClosing() }
+        guard isDraining && outbound.isEmpty else { return }
+        // Encrypted, and waiting for the socket.
+        if transport.isHoldingBytes { transport.awaitsWritable = true } else { finishClosing() }
     }
 
     func report(wrote: [Ticket], refused: [(item: OutboundQueue.Item, error: FrameError)]) {

@@ -32,6 +32,8 @@ public actor Connection {
     var race: Race?
     /// How far the attempt under way has come; `nil` when there is none.
     var connectingPhase: ConnectingPhase?
+    /// What links to `tls://` endpoints are secured with, once there was one.
+    var security: Security?
     /// Fires at the end of an attempt's time or of a back-off.
     var timer: LoopTimer?
     /// Outlives links: what has not started goes out on the next one.
@@ -139,9 +141,11 @@ public actor Connection {
         case .idle: return .idle
         case .connecting(let attempt):
             if greeting != nil { return .greeting(attempt.endpoint, attempt: attempt.number) }
-            return connectingPhase == .resolving
-                ? .resolving(attempt.endpoint, attempt: attempt.number)
-                : .connecting(attempt.endpoint, attempt: attempt.number)
+            return switch connectingPhase {
+            case .resolving: .resolving(attempt.endpoint, attempt: attempt.number)
+            case .securing: .securing(attempt.endpoint, attempt: attempt.number)
+            case .connecting, nil: .connecting(attempt.endpoint, attempt: attempt.number)
+            }
         case .ready(let session):
             guard let link else { return .idle }
             return .ready(link.endpoint, session: session)

@@ -2,7 +2,7 @@ public import TrunklineCore
 
 /// What a connection is doing.
 ///
-///     idle ──► resolving ──► connecting ──► greeting ──► ready ──► draining ──► closed
+///     idle ──► resolving ──► connecting (──► securing) ──► greeting ──► ready ──► draining ──► closed
 ///      ▲           ▲             │ fails       │ fails     │ lost
 ///      │ gives up  │             ▼             ▼           │
 ///      └───────────┴────────── waiting ◄───────────────────┘
@@ -18,6 +18,9 @@ public enum ConnectionState: Sendable, Equatable, CustomStringConvertible {
     /// An attempt is under way; `attempt` counts those that failed since the last stable link, plus one. → greeting, ready, resolving or connecting (the
     /// next endpoint), waiting, idle, suspended, closed
     case connecting(Endpoint, attempt: Int)
+    /// A socket is connected, and TLS is being agreed on. → greeting, ready, resolving or connecting (the next endpoint),
+    /// waiting, idle, suspended, closed
+    case securing(Endpoint, attempt: Int)
     /// There is a link, and `options.greeting` has the first word on it. → ready, resolving, connecting, waiting, idle,
     /// suspended, closed
     case greeting(Endpoint, attempt: Int)
@@ -46,6 +49,7 @@ public enum ConnectionState: Sendable, Equatable, CustomStringConvertible {
         case .resolving(let endpoint, let attempt): "resolving \(endpoint) (attempt \(attempt))"
         case .greeting(let endpoint, let attempt): "greeting \(endpoint) (attempt \(attempt))"
         case .connecting(let endpoint, let attempt): "connecting to \(endpoint) (attempt \(attempt))"
+        case .securing(let endpoint, let attempt): "securing \(endpoint) (attempt \(attempt))"
         case .ready(let endpoint, let session): "ready: \(endpoint) (session \(session))"
         case .waiting(let delay, let attempt, let cause):
             "waiting \(delay) before attempt \(attempt) (\(cause.rawValue))"

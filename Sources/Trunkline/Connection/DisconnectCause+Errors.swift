@@ -35,15 +35,21 @@ extension DisconnectCause {
             case .closedByPeer: .closedByServer
             case .closedLocally: .closedLocally
             case .halfOpen: .halfOpen
+            case .tls: .tls
             case .invalidAddress, .system: .system
             }
     }
 }
 
 extension TransportError {
+    /// Whether time does not mend it.
+    var isPermanent: Bool {
+        if case .tls(let failure) = code { failure.isPermanent } else { isMisconfiguration }
+    }
+
     /// Whether it is known without asking the system that the address cannot be used: time does not mend that. What the
     /// system says of an address it may take back, as when an interface comes up.
-    var isMisconfiguration: Bool { code == .invalidAddress && errno == 0 }
+    private var isMisconfiguration: Bool { code == .invalidAddress && errno == 0 }
 }
 
 extension TransportError {

@@ -8,6 +8,8 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
         case resolving
         /// A socket was being connected.
         case connecting
+        /// TLS was being agreed on.
+        case securing
         /// The user's greeting was under way.
         case greeting
         /// The link carried requests.
@@ -61,6 +63,17 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
         if requestsLost > 0 { text += ", \(requestsLost) requests lost" }
         if let isNetworkUp { text += isNetworkUp ? ", the network is up" : ", the network is down" }
         return text + ")" + (error.map { ": \($0)" } ?? "")
+    }
+}
+
+extension DisconnectReport.Phase {
+    init(_ phase: ConnectingPhase) {
+        self =
+            switch phase {
+            case .resolving: .resolving
+            case .connecting: .connecting
+            case .securing: .securing
+            }
     }
 }
 

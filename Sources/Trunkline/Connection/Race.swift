@@ -7,6 +7,8 @@ enum ConnectingPhase: Hashable, Sendable {
     case resolving
     /// At least one address is being connected to.
     case connecting
+    /// At least one socket is connected, and TLS is being agreed on.
+    case securing
 }
 
 /// Everything that one attempt has open: look-ups and sockets, of which one becomes the link.

@@ -47,14 +47,15 @@ extension TransportError.Code {
     /// The lower, the more it says about the server.
     fileprivate var rank: Int {
         switch self {
-        case .refused: 0
-        case .reset: 1
-        case .closedByPeer, .closedLocally: 2
-        case .timedOut, .halfOpen: 3
-        case .unreachable: 4
-        case .system: 5
-        case .invalidAddress: 6
-        case .nameResolutionFailed: 7
+        case .tls: 0
+        case .refused: 1
+        case .reset: 2
+        case .closedByPeer, .closedLocally: 3
+        case .timedOut, .halfOpen: 4
+        case .unreachable: 5
+        case .system: 6
+        case .invalidAddress: 7
+        case .nameResolutionFailed: 8
         }
     }
 }

@@ -1,6 +1,7 @@
 /// A server to connect to: a host and port, or the path of a Unix domain socket.
 ///
-/// Written as a string: `"gateway.example:7000"`, `"10.0.0.7:7000"`, `"[::1]:7000"`, `"unix:/run/acme.sock"`.
+/// Written as a string: `"gateway.example:7000"`, `"10.0.0.7:7000"`, `"[::1]:7000"`, `"unix:/run/acme.sock"`; with TLS
+/// `"tls://gateway.example:7443"`.
 public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
     /// What an endpoint names.
     package enum Target: Hashable, Sendable {
@@ -10,10 +11,20 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
 
     package let target: Target
 
+    /// Whether its links begin with a TLS handshake. Part of its identity: with and without are two endpoints.
+    public private(set) var isSecured = false
+
     /// Its share where endpoints are tried in a weighted order: of two, the one with twice the weight comes first twice
     /// as often. Default 1; zero or less comes last. Neither written in the endpoint's text nor part of its identity:
     /// the same server with another weight is an equal endpoint.
     public var weight = 1.0
+
+    /// The same endpoint with TLS: `Endpoint.unix(path: "/run/acme.sock").secured()`.
+    public func secured() -> Endpoint {
+        var endpoint = self
+        endpoint.isSecured = true
+        return endpoint
+    }
 
     /// The same endpoint with this weight.
     public func weighing(_ weight: Double) -> Endpoint {
@@ -23,10 +34,15 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Whether both are the same server, whatever their weights.
-    public static func == (a: Endpoint, b: Endpoint) -> Bool { a.target == b.target }
+    public static func == (a: Endpoint, b: Endpoint) -> Bool {
+        a.target == b.target && a.isSecured == b.isSecured
+    }
 
     /// Hashes the server, not its weight.
-    public func hash(into hasher: inout Hasher) { hasher.combine(target) }
+    public func hash(into hasher: inout Hasher) {
+        hasher.combine(target)
+        hasher.combine(isSecured)
+    }
 
     /// The server at `host` (a name, an IPv4 or an IPv6 address), resolved at every connect.
     public static func host(_ host: String, port: UInt16) -> Endpoint {
@@ -43,12 +59,15 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
 
     /// Reads an endpoint as it is written, from a configuration for example.
     public init(parsing text: String) throws(EndpointError) {
-        func refuse(_ reason: String) -> EndpointError { EndpointError(text: text, reason: reason) }
+        let isSecured = text.hasPrefix("tls://")
+        let written = text
+        func refuse(_ reason: String) -> EndpointError { EndpointError(text: written, reason: reason) }
+        let text = isSecured ? String(text.dropFirst(6)) : text
         if text.hasPrefix("unix:") {
             let path = String(text.dropFirst(5))
             guard !path.isEmpty else { throw refuse("there is no path after \"unix:\"") }
             guard !path.utf8.contains(0) else { throw refuse("the path contains a zero byte") }
-            self = .unix(path: path)
+            self = isSecured ? .unix(path: path).secured() : .unix(path: path)
             return
         }
         guard let colon = text.lastIndex(of: ":") else { throw refuse("there is no port") }
@@ -67,13 +86,15 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
             throw refuse("the host contains a blank or a control character")
         }
         self = .host(String(host), port: port)
+        self.isSecured = isSecured
     }
 
     /// The endpoint as it is written.
     public var description: String {
-        switch target {
-        case .host(let host, let port): host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
-        case .unix(let path): "unix:\(path)"
+        let scheme = isSecured ? "tls://" : ""
+        return switch target {
+        case .host(let host, let port): scheme + (host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)")
+        case .unix(let path): scheme + "unix:\(path)"
         }
     }
 }
@@ -99,6 +120,6 @@ public struct EndpointError: Error, Hashable, Sendable, CustomStringConvertible 
 
     /// The text, the reason and what an endpoint looks like.
     public var description: String {
-        "\"\(text)\" is no endpoint: \(reason) (write \"host:port\", \"[ipv6]:port\" or \"unix:path\")"
+        "\"\(text)\" is no endpoint: \(reason) (write \"host:port\", \"[ipv6]:port\" or \"unix:path\", with TLS \"tls://host:port\")"
     }
 }

@@ -35,6 +35,14 @@ package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
+    /// The bytes of an IP address; `nil` for a path.
+    package var ipBytes: [UInt8]? {
+        switch self {
+        case .ipv4(let bytes, _), .ipv6(let bytes, _, _): bytes
+        case .unix: nil
+        }
+    }
+
     /// The same host with another port; a path has none.
     package func with(port: UInt16) -> SocketAddress {
         switch self {

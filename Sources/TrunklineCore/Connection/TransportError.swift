@@ -20,6 +20,8 @@ public struct TransportError: Error, Hashable, Sendable, CustomStringConvertible
         case halfOpen
         /// The address cannot be used (a path too long, an address family that is missing).
         case invalidAddress
+        /// TLS could not be established, or was broken off.
+        case tls(TLSFailure)
         /// Any other system error.
         case system
     }

@@ -41,8 +41,7 @@ actor Acceptor: ListenerHandler, TransportHandler {
         let handover = Handover(transport)
         return assumeIsolated { acceptor -> any TransportHandler in
             guard let server = acceptor.server else { return acceptor }  // nobody keeps the transport: it closes
-            server.assumeIsolated { unsafe $0.accept(handover.transport) }
-            return server
+            return server.assumeIsolated { unsafe $0.accept(handover.transport) }
         }
     }
 

@@ -20,6 +20,14 @@ extension LoopbackServer {
         public internal(set) var connectionCount = 0
         /// Connections that were ever accepted.
         public internal(set) var totalConnections = 0
+        /// TLS handshakes that were completed.
+        public internal(set) var handshakeCount = 0
+        /// Those of them that took up an earlier session.
+        public internal(set) var resumptionCount = 0
+        /// TLS handshakes that failed.
+        public internal(set) var handshakeFailureCount = 0
+        /// Why the last of those failed, as the server saw it.
+        public internal(set) var lastHandshakeFailure: TransportError?
         /// Connections that were closed because the client sent what is no frame.
         public internal(set) var malformedCount = 0
         /// Why the last of those was closed.
@@ -83,9 +91,11 @@ extension LoopbackServer.Journal: CustomStringConvertible {
             (replyCount, "replies"),
             (droppedReplyCount, "dropped replies"), (connectionCount, "open connections"),
             (totalConnections, "connections in all"), (malformedCount, "malformed connections"),
+            (handshakeFailureCount, "failed handshakes"),
             (unencodableCount, "frames not encodable"), (overflowCount, "overflows"),
         ]
         var words = counts.filter { $0.0 != 0 }.map { "\($0.0) \($0.1)" }
+        if let lastHandshakeFailure { words.append("last failed handshake: \(lastHandshakeFailure)") }
         if let lastMalformation { words.append("last malformation: \(lastMalformation)") }
         if let lastEncodingFailure { words.append("last encoding failure: \(lastEncodingFailure)") }
         return words.isEmpty ? "nothing" : words.joined(separator: ", ")

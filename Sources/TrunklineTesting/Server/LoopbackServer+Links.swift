@@ -7,8 +7,20 @@ extension LoopbackServer: TransportHandler {
     /// How much is read in one go, so that writing and timers get their turn.
     private static let readBudget = 1024 * 1024
 
-    func accept(_ transport: any Transport) {
-        guard !isStopped else { return }  // nobody keeps it: it closes
+    /// Takes a connection over; returns who hears of its socket.
+    func accept(_ socket: any Transport) -> any TransportHandler {
+        guard !isStopped else { return acceptor }  // nobody keeps it: it closes
+        var transport = socket
+        var handler: any TransportHandler = self
+        if let context = tls {
+            do throws(TransportError) {
+                let secured = SecuredTransport(try context.makeEngine(for: ""), on: loop, handler: self, over: socket)
+                (transport, handler) = (secured, secured.receiver)
+            } catch {
+                record.lastHandshakeFailure = error
+                return acceptor
+            }
+        }
         let link = ServerLink(transport, codec)
         links[transport.id] = link
         record.connectionCount += 1
@@ -16,6 +28,7 @@ extension LoopbackServer: TransportHandler {
         if let reaction = options.onConnect { perform(reaction, for: Frame(.request), on: link) }
         updateReading(link)
         settle()
+        return handler
     }
 
     package nonisolated func transport(_ id: UInt64, did event: TransportEvent) {
@@ -24,7 +37,15 @@ extension LoopbackServer: TransportHandler {
             switch event {
             case .readable: server.read(link)
             case .writable: server.markDirty(link)
-            case .connected, .connectFailed: return
+            case .connectFailed(let error):
+                server.record.handshakeFailureCount += 1
+                server.record.lastHandshakeFailure = error
+                server.close(link, .gone)
+            case .connected:
+                server.record.handshakeCount += 1
+                let session = (link.transport as? SecuredTransport)?.session
+                if session?.isResumed == true { server.record.resumptionCount += 1 }
+            case .securing: return
             }
             server.settle()
         }

@@ -7,6 +7,8 @@ extension LoopbackServer {
         public var unixPath: String?
         /// The TCP port to listen on; 0, the default, for one that is free.
         public var port: UInt16 = 0
+        /// What connections are secured with; `nil`, the default, for none.
+        public var tls: TLS?
         /// Whether a delayed or held reply goes out although its request was cancelled meanwhile. Default false.
         public var answersCancelled = false
         /// Whether pings are answered, in protocols that answer them. Default true; see `answerPings(_:after:)`.

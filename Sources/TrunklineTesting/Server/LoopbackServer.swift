@@ -28,6 +28,8 @@ public actor LoopbackServer {
     nonisolated let loop: any EventLoop
     nonisolated let options: Options
     let acceptor: Acceptor
+    /// What connections are secured with, if they are.
+    let tls: (any TLSContext)?
     /// Every connection starts with a copy.
     let codec: any FrameCodec
     let handler: Handler
@@ -98,9 +100,11 @@ public actor LoopbackServer {
         handler: @escaping Handler = { _ in .echo }
     ) async throws(TransportError) -> LoopbackServer {
         let loop = (loops ?? Self.loops).next()
+        let tls = try await options.tls?.context()
         let acceptor = Acceptor(on: loop)
         let bound = try await acceptor.listen(on: address)
-        let server = LoopbackServer(acceptor, endpoint ?? bound.endpoint, codec, options, handler)
+        let name = endpoint ?? bound.endpoint
+        let server = LoopbackServer(acceptor, tls == nil ? name : name.secured(), tls, codec, options, handler)
         await acceptor.accept(for: server)
         return server
     }
@@ -108,12 +112,14 @@ public actor LoopbackServer {
     private init(
         _ acceptor: Acceptor,
         _ endpoint: Endpoint,
+        _ tls: (any TLSContext)?,
         _ codec: any FrameCodec,
         _ options: Options,
         _ handler: @escaping Handler
     ) {
         self.acceptor = acceptor
         self.endpoint = endpoint
+        self.tls = tls
         self.codec = codec.serverSide()
         self.options = options
         self.handler = handler

@@ -82,6 +82,7 @@ actor TestPeer: TransportHandler {
 
     private func handle(_ event: TransportEvent) {
         switch event {
+        case .securing: events.append("securing")
         case .connected: events.append("connected")
         case .connectFailed(let error):
             events.append("connectFailed")

@@ -1,0 +1,94 @@
+import TrunklineCore
+import TrunklineIO
+
+/// What the links of one connection are secured with. Made once, and anew when a file has changed.
+struct Security {
+    let context: any TLSContext
+    /// Of the files that it was made of.
+    let versions: [FileVersion?]
+}
+
+/// TLS between the socket and the greeting.
+extension Connection {
+    /// Reads what TLS needs, unless that has been done, and goes on with `attempt`.
+    func prepareSecurity(for attempt: ReconnectMachine.Attempt) {
+        enter(.connecting)
+        if security != nil, options.tls.files.isEmpty { return beginRace(attempt) }
+        let known = security
+        // Not structured: it begins on the loop, where nobody can await it. It reads files and asks for a passphrase, for
+        // which the loop has no time, and comes too late, without effect, when the attempt is over.
+        Task(executorPreference: loop.callbackExecutor) { [weak self, options] in
+            let result = await options.tls.security(unlessChangedSince: known)
+            await self?.prepared(result, for: attempt)
+        }
+    }
+
+    private func prepared(_ result: Result<Security, any Error>, for attempt: ReconnectMachine.Attempt) {
+        guard machine.state == .connecting(attempt), race == nil, link == nil else { return }
+        switch result {
+        case .success(let security):
+            self.security = security
+            beginRace(attempt)
+        case .failure(let error): attemptFailed(attempt.id, error)
+        }
+    }
+
+    /// Begins to connect to `address`, one of those of `endpoint`.
+    func connect(to address: SocketAddress, for endpoint: Endpoint) throws(TransportError) -> any Transport {
+        guard endpoint.isSecured else { return loop.connect(to: address, options: socketOptions, handler: self) }
+        let engine = try makeEngine(for: endpoint)
+        return SecuredTransport(engine, on: loop, handler: self) { [loop, socketOptions] handler in
+            loop.connect(to: address, options: socketOptions, handler: handler)
+        }
+    }
+
+    private func makeEngine(for endpoint: Endpoint) throws(TransportError) -> any TLSEngine {
+        guard let security else { throw TransportError(.tls(.configuration), "TLS was not prepared") }
+        if let name = options.tls.serverName { return try security.context.makeEngine(for: name) }
+        guard case .host(let host, _) = endpoint.target else {
+            let message = "the certificate of \(endpoint) has to be for a name: options.tls.serverName"
+            throw TransportError(.tls(.configuration), message)
+        }
+        return try security.context.makeEngine(for: host)
+    }
+}
+
+extension ClientOptions.TLS {
+    /// What may change between one link and the next.
+    var files: [PEM] {
+        var texts: [PEM] = []
+        switch roots {
+        case .system: break
+        case .only(let text), .systemAnd(let text): texts.append(text)
+        }
+        if let identity { texts += [identity.certificates, identity.privateKey] }
+        return texts.filter(\.isFile)
+    }
+
+    /// Reads everything and makes a context of it; `known` if nothing has changed since.
+    func security(unlessChangedSince known: Security?) async -> Result<Security, any Error> {
+        let versions = files.map(\.version)
+        if let known, known.versions == versions { return .success(known) }
+        do {
+            return .success(Security(context: try OpenSSLContext(try await settings()), versions: versions))
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    private func settings() async throws -> TLSSettings {
+        var settings = TLSSettings(.client(verifies: verification == .full))
+        settings.minimumVersion = minimumVersion
+        settings.applicationProtocols = applicationProtocols
+        settings.pins = pins
+        switch roots {
+        case .system: break
+        case .only(let text):
+            settings.trustsSystem = false
+            settings.roots = [try text.load()]
+        case .systemAnd(let text): settings.roots = [try text.load()]
+        }
+        if let identity { settings.identity = try await identity.load() }
+        return settings
+    }
+}

@@ -1,0 +1,55 @@
+import TrunklineCore
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
+/// Tells two states of a file apart.
+package struct FileVersion: Hashable, Sendable {
+    private let device: UInt64
+    private let inode: UInt64
+    private let size: Int64
+    /// Seconds and nanoseconds of the last change to it.
+    private let changed: [Int64]
+
+    /// `nil` when there is no such file, or it cannot be asked about.
+    init?(ofFile path: String) {
+        var status = stat()
+        guard unsafe stat(path, &status) == 0 else { return nil }
+        device = UInt64(truncatingIfNeeded: status.st_dev)
+        inode = UInt64(status.st_ino)
+        size = Int64(status.st_size)
+        #if canImport(Darwin)
+            changed = [Int64(status.st_ctimespec.tv_sec), Int64(status.st_ctimespec.tv_nsec)]
+        #else
+            changed = [Int64(status.st_ctim.tv_sec), Int64(status.st_ctim.tv_nsec)]
+        #endif
+    }
+}
+
+/// The bytes of a file of up to `limit` bytes.
+func contents(ofFile path: String, limit: Int) -> Result<[UInt8], TransportError> {
+    let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { return .failure(transportError(errno, "reading \(path)")) }
+    defer { closeDescriptor(descriptor) }
+    var bytes: [UInt8] = []
+    while bytes.count <= limit {
+        let (count, code) = unsafe withUnsafeTemporaryAllocation(byteCount: 16384, alignment: 8) { memory in
+            let count = unsafe Int(systemRead(descriptor, memory))
+            let code = errno
+            if count > 0 { unsafe bytes.append(contentsOf: memory[..<count]) }
+            return (count, code)
+        }
+        if count == 0 { return .success(bytes) }
+        if count < 0, code != EINTR { return .failure(transportError(code, "reading \(path)")) }
+    }
+    return .failure(TransportError(.system, errno: EFBIG, "reading \(path): it has more than \(limit) bytes"))
+}
+
+private func systemRead(_ descriptor: Int32, _ memory: UnsafeMutableRawBufferPointer) -> Int {
+    unsafe read(descriptor, memory.baseAddress, memory.count)
+}

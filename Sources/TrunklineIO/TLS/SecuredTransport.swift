@@ -1,0 +1,348 @@
+import TrunklineCore
+
+/// A transport with TLS between its owner and the socket. It is connected when the handshake is over.
+///
+/// Sendable although it is not checked: it lives on one loop, like the socket beneath it.
+package final class SecuredTransport: Transport, @unchecked Sendable {
+    private enum Phase {
+        case connecting, handshaking, open
+        case failed(TransportError)
+    }
+
+    private let engine: any TLSEngine
+    private let loop: any EventLoop
+    /// The socket. Set as long as there is something to do.
+    private var socket: (any Transport)?
+    package let id: UInt64
+    package weak var handler: (any TransportHandler)?
+    private var phase = Phase.connecting
+    /// Received, and not yet taken by the engine; from `received` on.
+    private var left: [UInt8] = []
+    /// What the next reading ends with.
+    private var ending: ReadOutcome?
+    /// The socket takes no more bytes at all.
+    private var writeFailure: TransportError?
+    /// Our direction ends when everything is written.
+    private var isFinishing = false
+    private var isWakeScheduled = false
+
+    /// So much is read from the socket at once.
+    private static let inputSize = 64 * 1024
+    /// So much is encrypted before it is written: never more than that waits here for the socket.
+    private static let outputSize = 64 * 1024
+    /// The most that one record carries (RFC 8446 §5.1).
+    private static let recordSize = 16 * 1024
+
+    package var isReading = false {
+        didSet { if isReading != oldValue { readingChanged() } }
+    }
+    package var awaitsWritable = false {
+        didSet { updateInterest() }
+    }
+
+    /// Secures what `connect` begins to connect, which reports to the handler that it is given.
+    package init(
+        _ engine: any TLSEngine,
+        on loop: any EventLoop,
+        handler: any TransportHandler,
+        connecting connect: (any TransportHandler) -> any Transport
+    ) {
+        self.engine = engine
+        self.loop = loop
+        self.handler = handler
+        let relay = Relay()
+        let socket = connect(relay)
+        self.socket = socket
+        id = socket.id
+        self.relay = relay
+        relay.transport = self
+    }
+
+    /// Secures a socket that is connected, as servers do, and clients that begin in plaintext.
+    /// From now on `receiver` hears of the socket.
+    package init(
+        _ engine: any TLSEngine,
+        on loop: any EventLoop,
+        handler: any TransportHandler,
+        over socket: any Transport
+    ) {
+        self.engine = engine
+        self.loop = loop
+        self.handler = handler
+        self.socket = socket
+        id = socket.id
+        relay = Relay()
+        relay.transport = self
+        socket.handler = relay
+        phase = .handshaking
+        socket.isReading = true
+        // Soon, and not before its maker has it: it may fail at once.
+        loop.schedule(Completion { [weak self] in self?.advance() })
+    }
+
+    /// Hears of the socket, which needs somebody before there is a transport.
+    package var receiver: any TransportHandler { relay }
+    private let relay: Relay
+
+    private final class Relay: TransportHandler, @unchecked Sendable {
+        weak var transport: SecuredTransport?
+        func transport(_ id: UInt64, did event: TransportEvent) { transport?.socketDid(event) }
+    }
+
+    /// What was agreed; `nil` until then.
+    package var session: TLSSession? { engine.session }
+
+    // MARK: Events
+
+    private func socketDid(_ event: TransportEvent) {
+        switch (event, phase) {
+        case (.connected, _):
+            handler?.transport(id, did: .securing)
+            begin()
+        case (.connectFailed, _), (.securing, _): handler?.transport(id, did: event)
+        case (.readable, .handshaking): advance()
+        case (.writable, .handshaking): flush()
+        case (.readable, _): if isReading { handler?.transport(id, did: .readable) }
+        case (.writable, _):
+            flush()
+            if awaitsWritable, engine.outgoing.isEmpty { handler?.transport(id, did: .writable) }
+        }
+    }
+
+    private func updateInterest() {
+        socket?.awaitsWritable = awaitsWritable || (!engine.outgoing.isEmpty && writeFailure == nil)
+    }
+
+    private func readingChanged() {
+        guard case .open = phase else { return }
+        socket?.isReading = isReading
+        if isReading, hasNews { wake() }
+    }
+
+    /// Whether there is something to read that the socket will not tell of.
+    private var hasNews: Bool { !left.isEmpty || ending != nil || engine.hasMore }
+
+    private func wake() {
+        guard !isWakeScheduled else { return }
+        isWakeScheduled = true
+        loop.schedule(
+            Completion { [weak self] in
+                guard let self else { return }
+                isWakeScheduled = false
+                if isReading { handler?.transport(id, did: .readable) }
+            }
+        )
+    }
+
+    // MARK: The handshake
+
+    private func begin() {
+        phase = .handshaking
+        socket?.isReading = true
+        advance()
+    }
+
+    private func advance() {
+        do throws(TransportError) {
+            while case .handshaking = phase {
+                let isOver = try unsafe feed { input throws(TransportError) in try unsafe engine.handshake(&input) }
+                flush()
+                if isOver { return opened() }
+                guard try receive() else { return }
+            }
+        } catch {
+            flush()  // the alert that says what is wrong
+            phase = .failed(error)
+            socket?.isReading = false
+            handler?.transport(id, did: .connectFailed(error))
+        }
+    }
+
+    /// Takes more of the handshake from the socket; false when there is none now.
+    private func receive() throws(TransportError) -> Bool {
+        let outcome = unsafe withUnsafeTemporaryAllocation(byteCount: Self.recordSize, alignment: 8) { memory in
+            let outcome = unsafe socket?.read(into: memory) ?? .end
+            if case .bytes(let count) = outcome { unsafe left.append(contentsOf: memory[..<count]) }
+            return outcome
+        }
+        switch outcome {
+        case .bytes: return true
+        case .wouldBlock: return false
+        case .end: throw TransportError(.closedByPeer, "the peer closed the connection during the TLS handshake")
+        case .failed(let error): throw error
+        }
+    }
+
+    private func opened() {
+        phase = .open
+        socket?.isReading = isReading
+        let id = id
+        handler?.transport(id, did: .connected)
+        if isReading, hasNews { wake() }
+    }
+
+    /// Lets `body` take from what was received.
+    private func feed<Result>(
+        _ body: (inout UnsafeRawBufferPointer) throws(TransportError) -> Result
+    ) throws(TransportError) -> Result {
+        let bytes = exchange(&left, with: [])
+        var rest = 0
+        defer { if rest > 0 { left = Array(bytes.suffix(rest)) } }
+        return try unsafe bytes.span.bytes.withUnsafeBytes { memory throws(TransportError) in
+            var input = unsafe memory
+            defer { rest = input.count }
+            return try unsafe body(&input)
+        }
+    }
+
+    // MARK: Reading
+
+    package func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome {
+        switch phase {
+        case .connecting, .handshaking: return .wouldBlock
+        case .failed(let error): return .failed(error)
+        case .open: break
+        }
+        if let ending { return ending }
+        var total = 0
+        var outcome: ReadOutcome?
+        while outcome == nil, total < buffer.count {
+            let free = unsafe UnsafeMutableRawBufferPointer(rebasing: buffer[total...])
+            switch unsafe decrypt(into: free) {
+            case .bytes(let count): total += count
+            case .needsInput: outcome = .wouldBlock
+            case .end: outcome = .end
+            case .failed(let error): outcome = .failed(error)
+            }
+        }
+        // The peer may have asked for something, as for new keys.
+        if !engine.outgoing.isEmpty { flush() }
+        if let outcome, outcome != .wouldBlock { ending = outcome }
+        guard total > 0 else { return outcome ?? .wouldBlock }
+        if hasNews { wake() }
+        return .bytes(total)
+    }
+
+    /// Decrypts what is left, or what the socket has. The end of the socket is none of TLS.
+    private func decrypt(into buffer: UnsafeMutableRawBufferPointer) -> TLSReadOutcome {
+        if !left.isEmpty || engine.hasMore {
+            let outcome = try? unsafe feed { input throws(TransportError) in unsafe engine.read(&input, into: buffer) }
+            if let outcome, !outcome.needsInput { return outcome }
+        }
+        // No more than fits: what is decrypted is never longer.
+        let size = min(Self.inputSize, max(buffer.count, 4096))
+        return unsafe withUnsafeTemporaryAllocation(byteCount: size, alignment: 8) { memory in
+            switch unsafe socket?.read(into: memory) ?? .end {
+            case .bytes(let count):
+                var input = unsafe UnsafeRawBufferPointer(rebasing: memory[..<count])
+                let outcome = unsafe engine.read(&input, into: buffer)
+                if unsafe !input.isEmpty { unsafe left.append(contentsOf: input) }
+                // A part of a record: the next reading finds the rest, or that there is none yet.
+                if outcome.needsInput { return unsafe decrypt(into: buffer) }
+                return outcome
+            case .wouldBlock: return .needsInput
+            case .end:
+                let message = "the connection ended without TLS' close_notify: bytes may be missing"
+                return .failed(TransportError(.tls(.truncated), message))
+            case .failed(let error): return .failed(error)
+            }
+        }
+    }
+
+    // MARK: Writing
+
+    package func write(_ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome {
+        switch phase {
+        case .connecting, .handshaking: return .wouldBlock
+        case .failed(let error): return .failed(error)
+        case .open: break
+        }
+        if !engine.outgoing.isEmpty { flush() }
+        if let writeFailure { return .failed(writeFailure) }
+        var taken = 0
+        var gathered: [UInt8] = []
+        do throws(TransportError) {
+            for unsafe(index, piece) in unsafe pieces.enumerated() {
+                var rest = unsafe piece[...]
+                while unsafe !rest.isEmpty {
+                    if engine.outgoing.count + gathered.count >= Self.outputSize {
+                        try encrypt(&gathered)
+                        flush()
+                        // It has all been taken, and waits here: the next writing hears that there is no room.
+                        if !engine.outgoing.isEmpty { return .bytes(taken) }
+                    }
+                    // Few records: small pieces share one. What makes records by itself is not copied.
+                    let isWhole = unsafe rest.count >= Self.recordSize || index == pieces.count - 1
+                    let part: Slice<UnsafeRawBufferPointer>
+                    if gathered.isEmpty, isWhole {
+                        unsafe part = unsafe rest.prefix(Self.outputSize)
+                        try unsafe engine.write(UnsafeRawBufferPointer(rebasing: part))
+                    } else {
+                        unsafe part = unsafe rest.prefix(Self.recordSize - gathered.count)
+                        unsafe gathered.append(contentsOf: part)
+                        if gathered.count == Self.recordSize { try encrypt(&gathered) }
+                    }
+                    unsafe rest = unsafe rest.dropFirst(part.count)
+                    unsafe taken += part.count
+                }
+            }
+            try encrypt(&gathered)
+        } catch {
+            phase = .failed(error)
+            return .failed(error)
+        }
+        flush()
+        return .bytes(taken)
+    }
+
+    private func encrypt(_ bytes: inout [UInt8]) throws(TransportError) {
+        guard !bytes.isEmpty else { return }
+        try unsafe bytes.span.bytes.withUnsafeBytes { memory throws(TransportError) in try unsafe engine.write(memory) }
+        bytes.removeAll(keepingCapacity: true)
+    }
+
+    /// Writes to the socket what the engine has for it.
+    private func flush() {
+        defer { updateInterest() }
+        while !engine.outgoing.isEmpty, writeFailure == nil {
+            switch unsafe engine.outgoing.withUnwritten({ unsafe socket?.write([$0]) ?? .wouldBlock }) {
+            case .bytes: continue
+            case .wouldBlock: return
+            case .failed(let error): writeFailure = error
+            }
+        }
+        if isFinishing { socket?.finishWriting() }
+    }
+
+    package var isHoldingBytes: Bool { !engine.outgoing.isEmpty && writeFailure == nil }
+
+    // MARK: Ends
+
+    package func finishWriting() {
+        guard !isFinishing else { return }
+        isFinishing = true
+        if case .open = phase { engine.finishWriting() }
+        flush()
+    }
+
+    package func close() {
+        guard let socket else { return }
+        handler = nil
+        if case .open = phase, !isFinishing {
+            engine.finishWriting()
+            flush()
+        }
+        self.socket = nil
+        socket.close()
+    }
+
+    package func reset() {
+        handler = nil
+        socket?.reset()
+        socket = nil
+    }
+}
+
+extension TLSReadOutcome {
+    fileprivate var needsInput: Bool { if case .needsInput = self { true } else { false } }
+}

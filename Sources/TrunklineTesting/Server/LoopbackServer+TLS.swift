@@ -1,0 +1,49 @@
+import Trunkline
+public import TrunklineIO
+
+extension LoopbackServer {
+    /// How a test server secures its connections.
+    ///
+    /// ```swift
+    /// let authority = try TestAuthority()
+    /// let server = try await LoopbackServer.start(
+    ///     speaking: .standard,
+    ///     options: LoopbackServer.Options { $0.tls = .init(try authority.identity(for: "127.0.0.1")) }
+    /// )
+    /// ```
+    public struct TLS: Sendable {
+        /// Who the server is.
+        public var identity: TLSIdentity
+        /// The oldest version to agree to. Default TLS 1.2.
+        public var minimumVersion = TLSVersion.tls12
+        /// Who is believed about clients, which must show a certificate then; `nil`, the default, asks for none.
+        public var clientRoots: PEM?
+        /// What it speaks, by ALPN, the best first: clients that offer none of them are refused. Default: whatever.
+        public var applicationProtocols: [String] = []
+
+        /// A server that is `identity`, and asks its clients for nothing.
+        public init(_ identity: TLSIdentity) { self.identity = identity }
+
+        /// A server that is `identity`, but for what `change` changes.
+        public init(_ identity: TLSIdentity, _ change: (inout TLS) -> Void) {
+            self.identity = identity
+            change(&self)
+        }
+
+        func context() async throws(TransportError) -> any TLSContext {
+            var settings = TLSSettings(.server(verifiesClients: clientRoots != nil))
+            settings.trustsSystem = false
+            settings.minimumVersion = minimumVersion
+            settings.applicationProtocols = applicationProtocols
+            if let clientRoots { settings.roots = [try clientRoots.load()] }
+            do {
+                settings.identity = try await identity.load()
+            } catch let error as TransportError {
+                throw error
+            } catch {
+                throw TransportError(.tls(.configuration), "the passphrase cannot be had: \(error)")
+            }
+            return try OpenSSLContext(settings)
+        }
+    }
+}
