@@ -180,8 +180,10 @@ extension ClientError {
     /// What becomes of requests that had started on a link that is gone.
     fileprivate static func lost(with endpoint: Endpoint, _ cause: any Error) -> ClientError {
         let isViolation = cause is FrameError
+        // With TLS 1.3 a server looks at the client's certificate when the client is done (RFC 8446 §4.4.2).
+        let isRefusal = DisconnectCause(cause) == .tls && (cause as? TransportError)?.isPermanent == true
         return ClientError(
-            isViolation ? .protocolViolation : .connectionLost,
+            isViolation ? .protocolViolation : isRefusal ? .tlsFailed : .connectionLost,
             .unknown,
             isViolation ? "the server broke the protocol" : "the link was lost before the response",
             endpoint: endpoint,

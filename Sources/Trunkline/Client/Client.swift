@@ -112,6 +112,9 @@ public actor Client {
     /// A report of every attempt to connect that fails and every link that ends from now on, until the client is closed.
     public nonisolated var disconnects: AsyncStream<DisconnectReport> { connection.disconnects }
 
+    /// What TLS agreed on for the link that is ready; `nil` when there is none, or it is in plaintext.
+    public var tlsSession: TLSSession? { connection.assumeIsolated { $0.tlsSession } }
+
     /// Counts since the client was made.
     public struct Statistics: Sendable, Hashable {
         /// Requests and one-way messages that were taken on; not those of the greeting, and not those refused because they

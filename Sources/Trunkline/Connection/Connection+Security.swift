@@ -1,5 +1,5 @@
 import TrunklineCore
-import TrunklineIO
+public import TrunklineIO
 
 /// What the links of one connection are secured with. Made once, and anew when a file has changed.
 struct Security {
@@ -10,6 +10,9 @@ struct Security {
 
 /// TLS between the socket and the greeting.
 extension Connection {
+    /// What TLS agreed on for the link that is ready; `nil` when there is none, or it is in plaintext.
+    public var tlsSession: TLSSession? { isReady ? (link?.transport as? SecuredTransport)?.session : nil }
+
     /// Reads what TLS needs, unless that has been done, and goes on with `attempt`.
     func prepareSecurity(for attempt: ReconnectMachine.Attempt) {
         enter(.connecting)

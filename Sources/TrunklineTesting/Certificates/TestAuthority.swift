@@ -62,6 +62,16 @@ public final class TestAuthority: Sendable {
         return TestAuthority(try Certificate(request, signedBy: certificate), below: self)
     }
 
+    /// A certificate for `name` (a host name, also with a wildcard, or an IP address) and its key: see
+    /// `identity(forNames:)`.
+    public func identity(
+        for name: String,
+        usage: Usage = .server,
+        passphrase: String? = nil
+    ) throws(TransportError) -> TLSIdentity {
+        try identity(forNames: [name], usage: usage, passphrase: passphrase)
+    }
+
     /// A certificate for `names` (host names, also with a wildcard, and IP addresses), and its key.
     ///
     /// - Parameters:
@@ -70,7 +80,7 @@ public final class TestAuthority: Sendable {
     ///   - withChain: Whether it comes with the certificates between it and the root.
     ///   - passphrase: What its key is encrypted with; `nil` for a key in the clear.
     public func identity(
-        for names: String...,
+        forNames names: [String],
         usage: Usage = .server,
         validity: ClosedRange<Duration> = .seconds(-3600) ... .seconds(86400),
         withChain: Bool = true,
