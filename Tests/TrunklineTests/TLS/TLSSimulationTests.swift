@@ -1,0 +1,86 @@
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// TLS in a simulated network: the engine has no socket of its own, so handshakes take virtual time only.
+@Suite struct TLSSimulationTests {
+    private static let authority = Result { () throws(TransportError) in try TestAuthority() }
+
+    private func run(
+        seed: UInt64,
+        conditions: NetworkConditions = NetworkConditions(),
+        options change: (inout ClientOptions) -> Void = { _ in },
+        handler: @escaping LoopbackServer.Handler = { _ in .echo },
+        _ body: @escaping @Sendable (SimulatedNetwork, LoopbackServer, Client) async throws -> Void
+    ) throws {
+        let authority = try Self.authority.get()
+        let identity = try authority.identity(for: "db")
+        var options = ClientOptions()
+        options.tls.roots = .only(authority.root)
+        change(&options)
+        let network = SimulatedNetwork(seed: seed, conditions: conditions)
+        try network.runBlocking { [options] in
+            let server = try await network.startServer(
+                at: "db:7443",
+                speaking: .standard,
+                options: LoopbackServer.Options { $0.tls = .init(identity) },
+                handler: handler
+            )
+            let client = Client(to: "tls://db:7443", speaking: .standard, options: options, on: network.loops)
+            do { try await body(network, server, client) } catch {
+                await client.closeNow()
+                await server.stop()
+                throw error
+            }
+            await client.close()
+            await server.stop()
+        }
+        #expect(network.openLinks == 0)
+    }
+
+    @Test("requests are answered, however the network cuts what is sent", arguments: 0..<UInt64(20))
+    func cut(seed: UInt64) throws {
+        var conditions = NetworkConditions()
+        conditions.fragmentation = 1
+        conditions.sendBuffer = [100, 1000, 65_536][Int(seed % 3)]
+        conditions.receiveWindow = [333, 65_536][Int(seed % 2)]
+        try run(seed: seed, conditions: conditions, options: { $0.connecting.timeout = .seconds(60) }) { _, _, client in
+            for size in [0, 1, 100, 20_000] {
+                let body = Bytes([UInt8](repeating: UInt8(seed), count: size))
+                let reply = try await client.send(Request(type: 0x410, body: body), timeout: .seconds(600))
+                #expect(reply.body == body)
+            }
+        }
+    }
+
+    @Test("a link that is reset is replaced, and its session taken up again")
+    func resets() throws {
+        try run(seed: 1) { _, server, client in
+            for _ in 0..<5 {
+                _ = try await client.send(Request(type: 0x410), retry: .idempotent())
+                await server.disconnectAll(reset: true)
+            }
+            #expect(await server.journal.resumptionCount >= 3)
+        }
+    }
+
+    @Test("a server that stalls within the handshake costs the time to connect, and no more")
+    func stalls() throws {
+        let network = SimulatedNetwork(seed: 1)
+        try network.runBlocking {
+            let server = try await network.startServer(at: "db:7443", speaking: .standard)
+            await server.pauseReading()
+            let options = ClientOptions { $0.reconnecting.maximumAttempts = 1 }
+            let client = Client(to: "tls://db:7443", speaking: .standard, options: options, on: network.loops)
+            var reports = client.disconnects.makeAsyncIterator()
+            let error = await #expect(throws: ClientError.self) { try await client.send(Request(type: 0x410)) }
+            #expect(error?.code == .unavailable)
+            #expect(network.clock.now.offset == .seconds(3))
+            let report = await reports.next()
+            #expect(report?.phase == .securing)
+            #expect(report?.cause == .timedOut)
+            await client.close()
+            await server.stop()
+        }
+    }
+}
