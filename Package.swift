@@ -42,7 +42,7 @@ let package = Package(
         .target(name: "CTrunklineBench"),
         .executableTarget(
             name: "trunkline-bench",
-            dependencies: ["Trunkline", "TrunklineIO", "CTrunklineBench"],
+            dependencies: ["Trunkline", "TrunklineTesting", "TrunklineCore", "TrunklineIO", "CTrunklineBench"],
             swiftSettings: settings
         ),
         .testTarget(name: "TrunklineCoreTests", dependencies: ["TrunklineCore"], swiftSettings: settings),

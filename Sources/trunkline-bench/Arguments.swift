@@ -6,16 +6,20 @@ struct Arguments {
         case matrix(isQuick: Bool)
         /// The codecs alone.
         case codecs(isQuick: Bool)
+        /// Plaintext against TLS.
+        case tls(isQuick: Bool)
         /// An external server is driven, and one JSON line printed.
         case drive(Run)
         /// One cell of the matrix, in a process of its own; the line it prints is for `Matrix`.
         case cell(Run)
         /// The echo server of the matrix.
         case serve
+        /// The test servers of the comparison with TLS.
+        case serveSecured
     }
 
     static let usage = """
-        USAGE: trunkline-bench [--quick] [--codecs]
+        USAGE: trunkline-bench [--quick] [--codecs | --tls]
                trunkline-bench --port P --concurrency C --payload BYTES --requests N [--warmup M] [--pinned]
 
         Without a port: measures a matrix of requests in flight × body size against an echo server in a process of its
@@ -37,6 +41,7 @@ struct Arguments {
 
           --quick            one short round, about 40 s (without it about 5 min)
           --codecs           the codecs alone, about 6 s
+          --tls              plaintext against TLS, and OpenSSL alone, about 90 s
           --port P           the echo server's port
           --concurrency C    requests in flight
           --payload BYTES    size of each body
@@ -57,6 +62,8 @@ struct Arguments {
         switch words.first {
         case "serve":
             command = .serve
+        case "serve-secured":
+            command = .serveSecured
         case "cell":
             words.removeFirst()
             var options = try Options(words, flags: [])
@@ -67,7 +74,7 @@ struct Arguments {
                 try options.run(row, warmUp: .milliseconds(warmUp), measured: .milliseconds(measured))
             )
         default:
-            var options = try Options(words, flags: ["--quick", "--codecs", "--pinned"])
+            var options = try Options(words, flags: ["--quick", "--codecs", "--tls", "--pinned"])
             if options.has("--port") {
                 let row: Row = options.takeFlag("--pinned") ? .pinned : .ordinary
                 let count = try options.number("--requests", 1...)
@@ -75,7 +82,10 @@ struct Arguments {
                 command = .drive(try options.run(row, warmUp: .requests(warmUp), measured: .requests(count)))
             } else {
                 let isQuick = options.takeFlag("--quick")
-                command = options.takeFlag("--codecs") ? .codecs(isQuick: isQuick) : .matrix(isQuick: isQuick)
+                command =
+                    options.takeFlag("--codecs")
+                    ? .codecs(isQuick: isQuick)
+                    : options.takeFlag("--tls") ? .tls(isQuick: isQuick) : .matrix(isQuick: isQuick)
                 try options.refuseRest()
             }
         }

@@ -17,7 +17,12 @@ struct ClientLoad: Sendable {
         var options = ClientOptions()
         options.reconnecting.maximumAttempts = 3  // where there is no server, say so
         options.requests.maximumWaitingBytes = .max  // the load is what is asked for, 4,096 × 64 KiB and more
-        client = Client(to: .host("127.0.0.1", port: run.port), speaking: .standard, options: options)
+        var endpoint = Endpoint.host("127.0.0.1", port: run.port)
+        if let root = run.root {
+            options.tls.roots = .only(root)
+            endpoint = endpoint.secured()
+        }
+        client = Client(to: endpoint, speaking: .standard, options: options)
         byHand = run.row == .byHand ? ByHandClient(run) : nil
         row = run.row
         concurrency = run.concurrency

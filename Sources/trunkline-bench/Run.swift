@@ -47,6 +47,8 @@ struct Run {
     var payload: Int
     var warmUp: Quota
     var measured: Quota
+    /// Who signed for the server; `nil` for plaintext.
+    var root: PEM?
 
     /// The type of every request: the first of an application's own.
     static let type: UInt32 = 0x410

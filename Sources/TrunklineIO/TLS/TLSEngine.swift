@@ -70,6 +70,12 @@ package struct CiphertextBuffer {
 
     package mutating func append(_ more: UnsafeRawBufferPointer) { unsafe bytes.append(contentsOf: more) }
 
+    /// Takes everything out.
+    package mutating func takeAll() -> [UInt8] {
+        defer { self = CiphertextBuffer() }
+        return start == 0 ? bytes : Array(bytes[start...])
+    }
+
     /// Lets `write` send from the front, and takes out what it reports.
     package mutating func withUnwritten(_ write: (UnsafeRawBufferPointer) -> WriteOutcome) -> WriteOutcome {
         let outcome = unsafe bytes.withUnsafeBytes { unsafe write(UnsafeRawBufferPointer(rebasing: $0[start...])) }

@@ -1,0 +1,181 @@
+import Trunkline
+import TrunklineCore
+import TrunklineIO
+import TrunklineTesting
+
+#if canImport(Glibc)
+    import Glibc
+#else
+    import Darwin
+#endif
+
+/// The same requests in plaintext and over TLS, in turns, against the same test server in a process of its own; and how
+/// fast OpenSSL is without any socket, which is the limit.
+struct TLSBench {
+    private static let cells = [
+        Matrix.Cell(concurrency: 1, payload: 64), Matrix.Cell(concurrency: 256, payload: 64),
+        Matrix.Cell(concurrency: 256, payload: 4096), Matrix.Cell(concurrency: 16, payload: 65536),
+    ]
+
+    private let rounds: Int
+    /// Milliseconds.
+    private let measured: Int
+
+    init(isQuick: Bool) {
+        rounds = isQuick ? 3 : 9
+        measured = isQuick ? 300 : 1000
+    }
+
+    /// Measures everything and returns the table.
+    func run() async throws -> String {
+        let server = try ChildProcess(["serve-secured"])
+        do {
+            let text = try await table(server.readLine())
+            server.finish(killing: true)
+            return text
+        } catch {
+            server.finish(killing: true)
+            throw error
+        }
+    }
+
+    private func table(_ servers: String) async throws -> String {
+        let words = servers.split(separator: " ").map(String.init)
+        guard words.count == 3, let plain = UInt16(words[0]), let secured = UInt16(words[1]) else {
+            throw BenchError("the test server does not start")
+        }
+        let root = words[2].split(separator: "|").map { $0.replacing("~", with: " ") }.joined(separator: "\n") + "\n"
+        var lines = [
+            machineDescription(), "plaintext against TLS; medians of \(rounds) rounds of \(measured) ms in turns", "",
+            aligned(["in flight", "body", "plaintext/s", "TLS/s", "ratio", "CPU µs", "TLS", "GB/s TLS"], Self.widths),
+        ]
+        for cell in Self.cells {
+            var results: [[Measurement]] = [[], []]
+            for _ in 0..<rounds {
+                for (index, port) in [plain, secured].enumerated() {
+                    var run = Run(
+                        row: .ordinary,
+                        port: port,
+                        concurrency: cell.concurrency,
+                        payload: cell.payload,
+                        warmUp: .milliseconds(measured / 4),
+                        measured: .milliseconds(measured)
+                    )
+                    if index == 1 { run.root = .text(root) }
+                    results[index].append(try await run.measured())
+                }
+            }
+            lines.append(Self.line(cell, results))
+        }
+        return (lines + ["", try await Self.bulk()]).joined(separator: "\n")
+    }
+
+    private static let widths = [9, 8, 12, 12, 7, 8, 8, 10]
+
+    private static func line(_ cell: Matrix.Cell, _ results: [[Measurement]]) -> String {
+        let rates = results.map { median($0.map(\.requestsPerSecond)) }
+        let costs = results.map { median($0.map(\.processorTimePerRequest)) }
+        // Both directions.
+        let volume = rates[1] * Double(2 * (cell.payload + 12)) / 1e9
+        return aligned(
+            [
+                "\(cell.concurrency)", Table.size(cell.payload), "\(Int(rates[0]))", "\(Int(rates[1]))",
+                decimal(rates[1] / rates[0], places: 2), decimal(costs[0], places: 2), decimal(costs[1], places: 2), decimal(volume, places: 2),
+            ],
+            widths
+        )
+    }
+
+    // MARK: The limit
+
+    /// Two engines, one after the other: what one encrypts the other decrypts, in records of the largest size.
+    private static func bulk() async throws -> String {
+        let authority = try TestAuthority()
+        let pair = try await EnginePair(authority)
+        let plaintext = [UInt8](repeating: 7, count: 16 * 1024)
+        var (encrypting, decrypting, bytes) = (UInt64(0), UInt64(0), 0)
+        while encrypting + decrypting < 600_000_000 {
+            let start = processorNow()
+            for _ in 0..<64 { try pair.encrypt(plaintext) }
+            let middle = processorNow()
+            guard pair.decrypt() == 64 * plaintext.count else { throw BenchError("bytes are lost") }
+            encrypting += middle - start
+            decrypting += processorNow() - middle
+            bytes += 64 * plaintext.count
+        }
+        let rates = [encrypting, decrypting].map { decimal(Double(bytes) / Double($0), places: 2) }
+        let suite = pair.cipherSuite
+        return "OpenSSL alone, \(suite), records of 16 KiB: encrypts \(rates[0]) GB/s, decrypts \(rates[1]) GB/s"
+    }
+}
+
+/// A client's engine and a server's, joined without a socket.
+private final class EnginePair {
+    private let client, server: any TLSEngine
+    private var received: [UInt8] = []
+    private var memory = [UInt8](repeating: 0, count: 64 * 1024)
+
+    init(_ authority: TestAuthority) async throws {
+        var settings = TLSSettings(.client(verifies: true))
+        settings.trustsSystem = false
+        settings.roots = [try authority.root.load()]
+        client = try OpenSSLContext(settings).makeEngine(for: "bench")
+        settings = TLSSettings(.server(verifiesClients: false))
+        settings.identity = try await authority.identity(for: "bench").load()
+        server = try OpenSSLContext(settings).makeEngine(for: "")
+        var input: [UInt8] = []
+        while client.session == nil || server.session == nil {
+            _ = try Self.handshake(client, with: input)
+            guard !client.outgoing.isEmpty else { throw BenchError("the handshake does not end") }
+            _ = try Self.handshake(server, with: client.outgoing.takeAll())
+            input = server.outgoing.takeAll()
+        }
+    }
+
+    var cipherSuite: String { client.session?.cipherSuite ?? "" }
+
+    private static func handshake(_ engine: any TLSEngine, with input: [UInt8]) throws(TransportError) -> Bool {
+        try unsafe input.span.bytes.withUnsafeBytes { memory throws(TransportError) in
+            var input = unsafe memory
+            return try unsafe engine.handshake(&input)
+        }
+    }
+
+    func encrypt(_ bytes: [UInt8]) throws(TransportError) {
+        try unsafe bytes.span.bytes.withUnsafeBytes { memory throws(TransportError) in try unsafe client.write(memory) }
+    }
+
+    /// Decrypts all that was encrypted; returns how many bytes came out.
+    func decrypt() -> Int {
+        received = client.outgoing.takeAll()
+        return unsafe received.withUnsafeBytes { bytes in
+            var input = unsafe bytes
+            var total = 0
+            while case .bytes(let count) = unsafe memory.withUnsafeMutableBytes({ unsafe server.read(&input, into: $0) }) {
+                total += count
+            }
+            return total
+        }
+    }
+}
+
+/// The two servers that the comparison is made with, in a process of their own.
+enum TestServers {
+    /// Prints their ports and the root that signed for the second, and serves until standard input ends.
+    static func run() async throws {
+        let authority = try TestAuthority()
+        let identity = try authority.identity(for: "127.0.0.1")
+        let plain = try await LoopbackServer.start(speaking: .standard)
+        let secured = try await LoopbackServer.start(
+            speaking: .standard,
+            options: LoopbackServer.Options { $0.tls = .init(identity) }
+        )
+        let root = try String(authority.root.load()).replacing("\n", with: "|").replacing(" ", with: "~")
+        let ports = [plain, secured].map { $0.endpoint.description.split(separator: ":").last ?? "" }
+        print(ports[0], ports[1], root)
+        fflush(nil)
+        while readLine() != nil {}
+        await plain.stop()
+        await secured.stop()
+    }
+}
