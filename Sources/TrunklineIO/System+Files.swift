@@ -1,4 +1,4 @@
-import TrunklineCore
+package import TrunklineCore
 
 #if canImport(Glibc)
     import Glibc
@@ -48,6 +48,21 @@ func contents(ofFile path: String, limit: Int) -> Result<[UInt8], TransportError
         if count < 0, code != EINTR { return .failure(transportError(code, "reading \(path)")) }
     }
     return .failure(TransportError(.system, errno: EFBIG, "reading \(path): it has more than \(limit) bytes"))
+}
+
+/// Makes a file of these bytes that its owner alone may read; there must be none yet.
+package func createFile(at path: String, with bytes: [UInt8]) throws(TransportError) {
+    let descriptor = unsafe open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+    guard descriptor >= 0 else { throw transportError(errno, "creating \(path)") }
+    defer { closeDescriptor(descriptor) }
+    var start = 0
+    while start < bytes.count {
+        let (count, code) = unsafe bytes.withUnsafeBytes { memory in
+            let count = unsafe write(descriptor, memory.baseAddress! + start, memory.count - start)
+            return (count, errno)
+        }
+        if count > 0 { start += count } else if code != EINTR { throw transportError(code, "writing \(path)") }
+    }
 }
 
 private func systemRead(_ descriptor: Int32, _ memory: UnsafeMutableRawBufferPointer) -> Int {

@@ -56,7 +56,9 @@ extension Connection {
     /// The error for those who wait for a link in vain.
     func unavailable(_ message: String = "no server could be reached") -> ClientError {
         let reason = machine.endpoints.isEmpty ? "the list of endpoints is empty" : message
-        let isSecurity = !attempts.isEmpty && attempts.allSatisfy { DisconnectCause($0.cause) == .tls }
+        // What stands in the way of every server, by its latest attempt.
+        let latest = Dictionary(attempts.map { ($0.endpoint, DisconnectCause($0.cause)) }) { $1 }
+        let isSecurity = !latest.isEmpty && latest.values.allSatisfy { $0 == .tls }
         return ClientError(
             isSecurity ? .tlsFailed : .unavailable,
             .notSent,

@@ -101,3 +101,10 @@ public final class TestAuthority: Sendable {
     /// The pin of its own key, which is in every chain that it has signed.
     public var pin: PublicKeyPin { certificate.pin }
 }
+
+extension PEM {
+    /// Writes the text to a new file at `path` that nobody else may read, for servers that want files.
+    public func write(toFile path: String) throws(TransportError) {
+        try createFile(at: path, with: Array(try load()))
+    }
+}

@@ -1,0 +1,54 @@
+import Foundation
+import Trunkline
+import TrunklineTesting
+
+/// An authority, a server's identity and a client's, as files in the directory of a server.
+struct Credentials {
+    let authority: TestAuthority
+    let client: TLSIdentity
+    let directory: String
+
+    var root: String { directory + "/root.pem" }
+    var certificate: String { directory + "/server.pem" }
+    var key: String { directory + "/server.key" }
+
+    /// `socketPath` says which directory.
+    init(besides socketPath: String, validFor names: [String] = ["127.0.0.1", "localhost"]) throws {
+        directory = URL(fileURLWithPath: socketPath).deletingLastPathComponent().path
+        authority = try TestAuthority()
+        client = try authority.identity(for: "client", usage: .client)
+        let server = try authority.identity(forNames: names)
+        try authority.root.write(toFile: directory + "/root.pem")
+        try server.certificates.write(toFile: directory + "/server.pem")
+        try server.privateKey.write(toFile: directory + "/server.key")
+    }
+
+    /// Options of a client that believes the authority.
+    func options(_ change: (inout ClientOptions) -> Void = { _ in }) -> ClientOptions {
+        ClientOptions { options in
+            options.tls.roots = .only(authority.root)
+            // Nothing here is about time.
+            options.connecting.timeout = .seconds(60)
+            options.greeting.timeout = .seconds(60)
+            options.requests.timeout = .seconds(500)
+            change(&options)
+        }
+    }
+}
+
+/// A TCP port of 127.0.0.1 that was free a moment ago.
+func freePort() throws -> UInt16 {
+    let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+    defer { close(descriptor) }
+    var address = sockaddr_in()
+    address.sin_family = sa_family_t(AF_INET)
+    address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+    var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+    let isBound = unsafe withUnsafeMutablePointer(to: &address) {
+        unsafe $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+            unsafe bind(descriptor, $0, length) == 0 && getsockname(descriptor, $0, &length) == 0
+        }
+    }
+    guard isBound else { throw ServerProcess.NotStarted(description: "there is no free port") }
+    return UInt16(bigEndian: address.sin_port)
+}
