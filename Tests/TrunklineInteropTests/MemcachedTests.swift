@@ -2,7 +2,7 @@ import Testing
 import Trunkline
 
 /// memcached's binary protocol, as a user would describe it: through public API alone.
-private enum Memcached {
+enum Memcached {
     static let layout = FrameLayout {
         Field.constant(request: [0x80], response: [0x81])
         Field.type(UInt8.self)  // opcode
