@@ -205,6 +205,7 @@ extension Connection {
         greeting?.outbound = OutboundQueue()
         guard let result = self.link?.write(from: &queue) else { return }
         greeting?.outbound = queue
+        noteUnencodable(result.refused)
         for (item, error) in result.refused {
             let error = ClientError(.invalidRequest, .notSent, "the frame cannot be encoded", cause: error)
             greeting?.requests.take(item.ticket)?.resume(.failure(error))

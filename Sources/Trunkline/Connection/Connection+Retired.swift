@@ -41,7 +41,9 @@ extension Connection {
     /// Nothing is under way any more on any link that was left: closes those that have nothing left to write. Returns
     /// whether these were all.
     func endRetired() -> Bool {
-        for index in retired.indices where retired[index].outbound.isEmpty { retired[index].takeLeave() }
+        for index in retired.indices where retired[index].outbound.isEmpty {
+            noteUnencodable(retired[index].takeLeave())
+        }
         for old in retired where old.outbound.isEmpty {
             retired.removeAll { $0.link.transport === old.link.transport }
             Lingering.close(old.link.transport, on: loop)
@@ -178,13 +180,16 @@ extension RetiredLink {
     /// Writes as much as the socket takes.
     mutating func write() -> Link.WriteResult { link.write(from: &outbound) }
 
-    /// Nothing is under way any more: tells the server, once, if the protocol has words for it.
-    mutating func takeLeave() {
-        guard !hasTakenLeave else { return }
+    /// Nothing is under way any more: tells the server, once, if the protocol has words for it. Returns them if they cannot
+    /// be encoded.
+    mutating func takeLeave() -> [(item: OutboundQueue.Item, error: FrameError)] {
+        guard !hasTakenLeave else { return [] }
         hasTakenLeave = true
-        guard let farewell = link.codec.closingFrame() else { return }
+        guard let farewell = link.codec.closingFrame() else { return [] }
         outbound.append(OutboundQueue.Item(farewell, ticket: 0))
-        if write().failure != nil { outbound = OutboundQueue() }  // nobody is there to be told
+        let result = write()
+        if result.failure != nil { outbound = OutboundQueue() }  // nobody is there to be told
+        return result.refused
     }
 
     /// Whether `ping` is not the answer to one of ours.

@@ -89,10 +89,14 @@ extension Connection {
         guard let result = self.link?.write(from: &outbound) else { return }
         report(wrote: result.wrote, refused: result.refused)
         if let failure = result.failure { return loseAfterLastWords(of: transport, failure) }
+        if let refusal = result.refused.first(where: { $0.item.ticket == 0 && $0.item.frame.kind == .ping }) {
+            return loseUnwatched(transport, refusal.error)
+        }
         if isDraining && outbound.isEmpty { finishClosing() }
     }
 
     func report(wrote: [Ticket], refused: [(item: OutboundQueue.Item, error: FrameError)]) {
+        noteUnencodable(refused)
         if let owner {
             if !refused.isEmpty { owner.connection(did: .refused(refused.map { ($0.item.ticket, $0.error) })) }
             if !wrote.isEmpty { owner.connection(did: .wrote(wrote)) }
@@ -104,6 +108,20 @@ extension Connection {
             }
             for ticket in wrote { writers.removeValue(forKey: ticket)?.continuation.resume(returning: nil) }
         }
+    }
+
+    /// Counts the frames of ours among `refused`: nobody waits for them who could be told.
+    func noteUnencodable(_ refused: [(item: OutboundQueue.Item, error: FrameError)]) {
+        for (item, error) in refused where item.ticket == 0 {
+            statistics.unencodableFrames += 1
+            statistics.lastEncodingFailure = error
+        }
+    }
+
+    /// A ping of ours cannot be encoded: without this the link would be given up for a silence that is not the server's.
+    private func loseUnwatched(_ transport: any Transport, _ error: FrameError) {
+        guard link?.transport === transport else { return }
+        lose(TransportError(.closedLocally, "a ping cannot be encoded: \(error)"))
     }
 
     /// A write failed because the peer is gone; what it said before may still be there to read.

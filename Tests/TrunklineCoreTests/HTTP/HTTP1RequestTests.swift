@@ -68,7 +68,9 @@ import Testing
         }
         let noHost = #expect(throws: FrameError.self) { try written(HTTP1Request(.get, "/"), by: HTTP1Codec()) }
         #expect(noHost?.message == "a request without Host (RFC 9112 §3.2)")
-        #expect(throws: FrameError.self) { try written(HTTP1Request(.get, "/"), by: HTTP1Codec(host: "a\r\nX: y")) }
+        #expect(throws: FrameError.self) {
+            try written(HTTP1Request(.get, "/"), by: HTTP1Codec { $0.host = "a\r\nX: y" })
+        }
         let small = HTTP1Codec(host: "h") { ($0.maximumBodySize, $0.maximumHeadSize) = (3, 40) }
         #expect(throws: FrameError.self) { try written(HTTP1Request(.post, "/", body: "1234"), by: small) }
         #expect(throws: FrameError.self) {
@@ -153,5 +155,24 @@ import Testing
             var (server, input) = (HTTP1Codec().serverSide(), ReceiveBuffer(Array(text.utf8)))
             #expect(throws: FrameError.self, "\(text.prefix(40))") { try server.decode(&input) }
         }
+    }
+
+    /// Printed in a log, a request gave away who asked.
+    @Test func printedFieldsKeepSecretsAndLines() {
+        let headers: HTTP1Headers = [
+            "Host": "h", "AUTHORIZATION": "Bearer abc", "Cookie": "a=b", "X": "a\r\nEvil: b", "set-cookie": "c=d",
+            "Proxy-Authorization": "Basic xyz",
+        ]
+        #expect(
+            headers.description == """
+                Host: h
+                AUTHORIZATION: (redacted)
+                Cookie: (redacted)
+                X: a\\r\\nEvil: b
+                set-cookie: (redacted)
+                Proxy-Authorization: (redacted)
+                """
+        )
+        #expect(!"\(HTTP1Request(.get, "/", headers: headers))".contains("abc"))
     }
 }
