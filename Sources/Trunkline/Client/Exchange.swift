@@ -30,8 +30,8 @@ struct Exchange: Sendable {
     /// Whether there ever was a request that ends with the link that it was queued for.
     var hasLinkbound = false
 
-    /// How many bytes of bodies are joined to one response.
-    let maximumReplySize: Int
+    /// For replies that are joined from their parts.
+    let replyRoom: ReplyRoom
     private let maximumInFlight: Int
     private let maximumWaiting: Int
     private let maximumWaitingBytes: Int
@@ -43,7 +43,7 @@ struct Exchange: Sendable {
         errors = options.failover.errorRate.map {
             ErrorRateWindow(share: $0.share, minimumRequests: $0.minimumRequests, window: $0.window)
         }
-        maximumReplySize = max(0, options.requests.maximumReplySize)
+        replyRoom = ReplyRoom(options.requests)
         maximumInFlight = max(1, options.requests.maximumInFlight)
         maximumWaiting = max(0, options.requests.maximumWaiting)
         maximumWaitingBytes = max(0, options.requests.maximumWaitingBytes)
