@@ -78,6 +78,21 @@ struct NginxTests {
         }
     }
 
+    /// Nothing may be lost behind a request that closes the link, or that may not be carried out twice: nothing follows it.
+    @Test func ourOwnClosesAndPostsCostNoOtherRequest() async throws {
+        try await withServer { _, client in
+            let requests = try (0..<30).map { index in
+                let headers: HTTP1Headers = index % 10 == 9 ? ["Connection": "close"] : [:]
+                return try Request(HTTP1Request(index % 3 == 0 ? .post : .get, "/number?n=\(index)", headers: headers))
+            }
+            for (index, result) in await client.send(all: requests, retry: .never).enumerated() {
+                #expect(try text(result) == "\(index)")
+            }
+            let statistics = await client.statistics.connection
+            #expect(statistics.disconnects == [.goAway: 3] && statistics.failedAttempts == 0)
+        }
+    }
+
     // MARK: Content
 
     @Test(arguments: [0, 1, 5000, 3_000_000])
