@@ -174,12 +174,13 @@ struct NginxTests {
     /// Every hundredth response is the last of its link.
     @Test func aServerThatClosesAfterAHundredRequestsLosesNone() async throws {
         try await withServer({ $0.requests.maximumInFlight = 1 }) { _, client in
-            let results = await client.send(all: try (0..<10_000).map { try number($0, at: "/few") }, retry: .never)
+            // No more of them: one after the other, they were out of time on a busy machine.
+            let results = await client.send(all: try (0..<2000).map { try number($0, at: "/few") }, retry: .never)
             for (index, result) in results.enumerated() { #expect(try text(result) == "\(index)") }
             let statistics = await client.statistics
-            #expect(statistics.connection.links == 101 || statistics.connection.links == 100)
+            #expect(statistics.connection.links == 21 || statistics.connection.links == 20)
             #expect(statistics.connection.failedAttempts == 0)
-            #expect(statistics.connection.disconnects[.goAway] == 100)
+            #expect(statistics.connection.disconnects[.goAway] == 20)
         }
     }
 
