@@ -94,10 +94,13 @@ public struct ClientError: Error, Sendable {
     }
 
     /// The same error with another fate.
-    func withFate(_ fate: Fate) -> ClientError {
+    func withFate(_ fate: Fate) -> ClientError { with(fate, response: response) }
+
+    /// The same error with another fate, or another response.
+    func with(_ fate: Fate? = nil, response: Frame?) -> ClientError {
         ClientError(
             code,
-            fate,
+            fate ?? self.fate,
             message,
             endpoint: endpoint,
             attempts: attempts,

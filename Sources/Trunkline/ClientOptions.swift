@@ -20,6 +20,9 @@ public struct ClientOptions: Sendable {
         /// `overloaded`, fate `unknown`, and that request alone: it is cancelled and its rest is dropped. Replies that come
         /// whole are not concerned, and `stream` has a buffer of its own. Default 16 MiB.
         public var maximumReplySize = 16 * 1024 * 1024
+        /// How many bytes of bodies all replies together hold that `send` and `start` are joining. A part beyond them fails
+        /// its request with `overloaded`, fate `unknown`, as `maximumReplySize` does; the others go on. Default 256 MiB.
+        public var maximumJoinedBytes = 256 * 1024 * 1024
         /// Whether requests that fail are sent again, for calls that do not say otherwise. Default `.ifUnsent`.
         public var retry = RetryPolicy.ifUnsent
         /// What all retries of a client draw on; `nil` for no limit. Default: a fifth of all requests, and 10 per second.

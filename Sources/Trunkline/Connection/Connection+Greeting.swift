@@ -8,7 +8,7 @@ extension Connection {
         let subscriptions = subscriptions.sorted { $0.key < $1.key }.map(\.value)
         guard options.greeting.perform != nil || !subscriptions.isEmpty else { return false }
         let deadline = min(attemptDeadline, loop.now.advanced(by: options.greeting.timeout))
-        greeting = Greeting(session: session, deadline: deadline, matching: codec.matching)
+        greeting = Greeting(session: session, deadline: deadline, matching: codec.matching, options.requests)
         arm(at: deadline)
         updateReading()
         publishState()
@@ -252,12 +252,12 @@ extension Connection {
     private func takePartInGreeting(_ frame: Frame) -> Bool {
         guard let session = greeting?.session, let unstarted = greeting?.outbound.level.unstarted else { return false }
         let answer = greeting?.requests.part(frame.serial, unstarted: unstarted, at: loop.now)
-        guard case .resume(let ticket, let waiter)? = answer else { return false }
+        guard case .resume(let ticket, let waiter)? = answer, let room = greeting?.replyRoom else { return false }
         guard frame.damage == nil else {
             greetingFailed(session, FrameError(.malformed, "a part of a reply is damaged"))
             return true
         }
-        switch waiter.take(frame, joiningUpTo: options.requests.maximumReplySize) {
+        switch waiter.take(frame, joiningIn: room) {
         case .taken, .full: break
         case .joins(let waiter): greeting?.requests.setWaiter(waiter, of: ticket)
         case .exceeds(let message):

@@ -4,7 +4,8 @@ import TrunklineIO
 /// Leaving a link without losing what is under way on it.
 ///
 /// Whatever the owner is told here may make it close, cancel or leave: a link is looked up anew by its transport's number
-/// after every such call.
+/// after every such call. What the owner has to say on such a link is written at the end of the turn, never while it takes
+/// frames: a write may find the link gone and read what is left of it, whose frames would overtake those being taken.
 extension Connection {
     /// So many links may be left and not yet closed; servers that keep sending us away end the oldest.
     private static let maximumRetired = 64
@@ -65,9 +66,11 @@ extension Connection {
         report(old, old.cause, nil, requestsLost: lost)
     }
 
-    /// Closes every link that was left: nobody waits for an answer any more.
+    /// Closes every link that was left: nobody waits for an answer any more. The server is told what is yet to be written,
+    /// cancellations as a rule, as far as the socket takes it.
     func closeRetired() {
-        for old in exchange(&retired, with: []) {
+        for var old in exchange(&retired, with: []) {
+            if !old.outbound.isEmpty { _ = old.write() }
             Lingering.close(old.link.transport, on: loop)
             report(old, .closedLocally, nil, requestsLost: 0)
         }
@@ -88,7 +91,12 @@ extension Connection {
     func enqueueRetired(_ frame: Frame, for position: OutboundPosition) {
         guard let index = retired.firstIndex(where: { $0.positions.contains(position) }) else { return }
         retired[index].outbound.append(OutboundQueue.Item(frame, ticket: 0))
-        writeRetired(retired[index].link.transport.id)
+        flushAtEndOfTurn()
+    }
+
+    /// Writes what has come to be said on links that were left.
+    func flushRetired() {
+        for id in retired.filter({ !$0.outbound.isEmpty }).map(\.link.transport.id) { writeRetired(id) }
     }
 
     /// What happens on a link that was left.
@@ -151,7 +159,7 @@ extension Connection {
             retired[index].isToBeAnswered(ping, at: loop.now), let pong = codec.pong(answering: ping)
         else { return }
         retired[index].outbound.append(OutboundQueue.Item(pong, ticket: 0))
-        writeRetired(id)
+        flushAtEndOfTurn()
     }
 
     /// A link that was left is gone before everything on it was answered.

@@ -76,7 +76,12 @@ extension Connection {
     }
 
     func scheduleFlush() {
-        guard !isFlushing, let transport = readyTransport, !transport.awaitsWritable else { return }
+        guard let transport = readyTransport, !transport.awaitsWritable else { return }
+        flushAtEndOfTurn()
+    }
+
+    func flushAtEndOfTurn() {
+        guard !isFlushing else { return }
         isFlushing = true
         loop.scheduleAtEndOfTurn(self)
     }
@@ -133,7 +138,10 @@ extension Connection {
 
 extension Connection: @preconcurrency LoopWork {
     /// The end of a turn in which something was queued.
-    package func runOnLoop() { flush() }
+    package func runOnLoop() {
+        flush()
+        if !retired.isEmpty { flushRetired() }
+    }
 }
 
 extension Connection: @preconcurrency OwnedConnection {

@@ -24,6 +24,7 @@ public struct Greeter: Sendable {
     ///
     /// - Throws: `cancelled`, `connectionLost`, `invalidRequest` or `closed`; `unknown` is the fate of what was begun.
     public func post(_ request: Request) async throws(ClientError) {
+        guard connection.codec.mayPost(request.frame) else { throw .answeredWhenPosted }
         _ = try await connection.greet(request.frame, session, timeout: nil, expectsResponse: false).get()
     }
 

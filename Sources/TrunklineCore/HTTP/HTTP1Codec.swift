@@ -26,15 +26,19 @@
 ///
 /// **The end of a link.** After a response with `Connection: close`, one of HTTP/1.0 without `keep-alive`, one that ends
 /// with the connection, and a tunnel (a `CONNECT` that succeeded; what it leads to is not this protocol) the frame's
-/// `endsLink` is true: the client goes on with another link, at once.
+/// `endsLink` is true: the client goes on with another link, at once. So it does after the response to a request with
+/// `Connection: close`, whatever that response says.
 ///
 /// **Strictness.** What two readers could take for different messages is refused, in both directions: conflicting and
 /// repeated lengths (equal ones and lists, too), a length beside chunks, other transfer codings, a carriage return or a
 /// line feed alone, folded lines, blanks before a colon, control characters, lengths among trailers. So are responses
 /// that nobody asked for and `101`, as nothing is upgraded here. Interim responses (`100`, `103`) are skipped, 64 for each response at most.
 ///
-/// Pipelining costs something when a link ends: `options.requests.maximumInFlight` bounds how many requests are out at a
-/// time, 1 means none behind another, and `.idempotent` sends those again that the server did not answer.
+/// **Pipelining.** Behind a request that may not be carried out twice (`POST`, `PATCH`, `CONNECT` and methods that are not
+/// known) the next one waits for the response, and so it does behind `Connection: close` (RFC 9112 §9.3.2, §9.6). When such
+/// a request is given up, those behind it go out on another link. Others are pipelined, which costs something when a link
+/// ends: `options.requests.maximumInFlight` bounds how many requests are out at a time, 1 means none behind another, and
+/// `.idempotent` sends those again that the server did not answer. Every request has a response: `post` is refused.
 public struct HTTP1Codec: FrameCodec {
     /// What `Host` says in requests that do not say it: the server's name, with its port unless that is 80 (RFC 9110
     /// §7.2). `nil`, the default, if every request says it.
@@ -101,7 +105,18 @@ public struct HTTP1Codec: FrameCodec {
     public var notesSent: Bool { true }
 
     /// Takes down what the next response but those before it answers.
-    public mutating func noteSent(_ frame: Frame) { responses.noteSent(frame.type) }
+    public mutating func noteSent(_ frame: Frame) {
+        responses.noteSent(frame.type, isLast: HTTP1Request.isLast(frame.body))
+    }
+
+    /// Not behind a request that may not be carried out twice, for it would not be known what became of those behind it (RFC
+    /// 9112 §9.3.2), and not behind `Connection: close` (§9.6).
+    public func mayPipeline(behind request: Frame) -> Bool {
+        HTTP1Request.Method.isIdempotent(request.type) && !HTTP1Request.isLast(request.body)
+    }
+
+    /// Every request has a response.
+    public func mayPost(_ message: Frame) -> Bool { false }
 
     /// Takes a response, or a part of one.
     public mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {

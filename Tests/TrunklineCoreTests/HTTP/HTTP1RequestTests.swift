@@ -23,6 +23,29 @@ import Testing
         #expect(try written(full) == "GET / HTTP/1.1\r\nhost: other:81\r\ncontent-LENGTH: 1\r\n\r\nx")
     }
 
+    /// RFC 9112 §9.3.2 and §9.6, with the methods of RFC 9110 §9.2.2.
+    @Test func whatMayBeFollowedIsKnownByMethodAndConnection() throws {
+        let codec = HTTP1Codec()
+        for method in [.get, .head, .put, .delete, .options, .trace] as [HTTP1Request.Method] {
+            #expect(codec.mayPipeline(behind: try HTTP1Request(method, "/").frame()))
+            for value in ["close", "CLOSE", "keep-alive , close"] {
+                let request = HTTP1Request(method, "/", headers: ["connection": value])
+                #expect(!codec.mayPipeline(behind: try request.frame()), "\(value)")
+            }
+            for headers in [["Connection": "closed"], ["X-Connection": "close"]] as [HTTP1Headers] {
+                #expect(codec.mayPipeline(behind: try HTTP1Request(method, "/", headers: headers).frame()))
+            }
+        }
+        for method in [.post, .patch, .connect, "LINK", "get"] as [HTTP1Request.Method] {
+            #expect(!codec.mayPipeline(behind: try HTTP1Request(method, "/").frame()))
+        }
+        // No head, no end of it, and nothing at all: they are refused when they are to be sent.
+        for body in ["", "GET", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\n\r\n", "\r\n\r\n"] as [Bytes] {
+            #expect(codec.mayPipeline(behind: Frame(.request, type: 1, body: body)))
+        }
+        #expect(!codec.mayPost(try HTTP1Request(.get, "/").frame()))
+    }
+
     @Test func chunksGoOutAsTheyAre() throws {
         let headers: HTTP1Headers = ["Transfer-Encoding": "chunked"]
         let text = try written(HTTP1Request(.post, "/", headers: headers, body: "5;x\r\nhello\r\n0\r\n\r\n"))
