@@ -79,7 +79,7 @@ extension FrameLayout {
     }
 
     /// Refuses what would be lost without a word.
-    private func checkFields(of frame: borrowing Frame, _ plan: LayoutPlan) throws(FrameError) {
+    func checkFields(of frame: borrowing Frame, _ plan: LayoutPlan) throws(FrameError) {
         if frame.isRejection, plan.status == nil, marks?.failure == nil {
             throw FrameError(
                 .malformed,
