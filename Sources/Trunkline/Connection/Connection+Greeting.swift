@@ -278,13 +278,13 @@ extension Connection {
 }
 
 extension ClientError {
-    fileprivate static func lostWhileGreeting(_ cause: any Error, _ fate: Fate) -> ClientError {
+    static func lostWhileGreeting(_ cause: any Error, _ fate: Fate) -> ClientError {
         ClientError(.connectionLost, fate, "the link ended while greeting", cause: cause)
     }
 }
 
 extension Outcome {
-    fileprivate static var greetingIsOver: Outcome {
+    static var greetingIsOver: Outcome {
         .failure(ClientError(.closed, .notSent, "the greeting is over"))
     }
 }

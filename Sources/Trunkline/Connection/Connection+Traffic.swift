@@ -210,7 +210,9 @@ extension Link {
         }
         do throws(FrameError) {
             try codec.decodeAll(&received, into: &frames)
-            if received.count > limit { throw FrameError(.illegalLength, "no frame within \(limit) bytes") }
+            if received.count > limit {
+                throw FrameError(.illegalLength, "no frame within \(limit) bytes (inbound.maximumUndecoded)")
+            }
         } catch {
             return (count, false, error)
         }

@@ -128,7 +128,9 @@ public struct LengthPrefixedCodec: FrameCodec {
     }
 
     /// The same, matched by a serial number that stands in the body, `offset` bytes from its beginning. The codec writes it
-    /// there, over what the request has there.
+    /// there, over what the request has there: leave as many bytes free, or they are lost. A `FrameLayout` whose
+    /// `Field.serial` follows a `Field.length` that counts `.rest` has the same bytes on the wire and keeps the serial
+    /// number out of `frame.body`.
     ///
     /// `numbers` are those that the client hands out, up to what the type holds at most; a received frame with another one
     /// is a push. A place beyond the longest body stops the program.
@@ -143,7 +145,7 @@ public struct LengthPrefixedCodec: FrameCodec {
         var codec = self
         let width = MemoryLayout<Value>.size
         let place = Place(at: offset, width: width, order: order, within: largestBody, file, line)
-        guard let range = numbers.numbersOfRole, range.lowerBound <= place.maximum else {
+        guard let range = numbers.numbersOfRole, range != noNumbers, range.lowerBound <= place.maximum else {
             fatalError("LengthPrefixedCodec: no serial number fits \(type)", file: file, line: line)
         }
         codec.serial = place

@@ -65,6 +65,10 @@ public protocol FrameCodec: Sendable {
     /// it is written and only this frame's caller sees the error.
     mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError)
 
+    /// From now on, frames of this link that do not set the named fields which `frame` has hold these: what the greeting
+    /// was told by `Greeter.setDefault(_:to:)`. Throws for fields that the protocol does not have.
+    mutating func setDefaults(from frame: Frame) throws(FrameError)
+
     /// The frame that tells the server to drop the request `serial` of type `type`; `nil` where there is none.
     func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame?
 
@@ -120,6 +124,11 @@ extension FrameCodec {
 
     /// Callers know what the server does not answer.
     public func mayPost(_ message: Frame) -> Bool { true }
+
+    /// The protocol has no named fields.
+    public mutating func setDefaults(from frame: Frame) throws(FrameError) {
+        throw FrameError(.malformed, "the codec has no named fields")
+    }
 
     /// The protocol cannot cancel: a request that is not wanted any more is forgotten on this side alone.
     public func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? { nil }
