@@ -8,6 +8,8 @@ let codec = HTTP1Codec(host: "users.internal")
 // A server for this example.
 let server = try await LoopbackServer.start(speaking: codec) { frame in
     guard let request = try? HTTP1Request(frame) else { return .close }
+    // Bytes become responses by themselves, and parts chunks; further down, one with fields of its own.
+    if request.target == "/log" { return .parts(["up\n", "ready\n"], every: .milliseconds(1), then: .reply("down\n")) }
     var response = HTTP1Response(404, reason: "Not Found")
     switch (request.method, request.target) {
     case (.get, "/users/7"), (.head, "/users/7"):
@@ -34,6 +36,17 @@ try await withClient(to: server.endpoint, speaking: codec) { client in
     let bye = try await client.send(HTTP1Request(.get, "/bye"))
     let missing = try await client.send(HTTP1Request(.get, "/users/8"))
     print(String(bye.body), missing.status, missing.reason)
+
+    // A response as it comes: the head first, then content.
+    var log = Bytes()
+    for try await part in try client.stream(HTTP1Request(.get, "/log")) {
+        switch part {
+        case .head(let response): print(response.status, response.headers)
+        case .content(let bytes): log += bytes
+        case .trailers: break
+        }
+    }
+    print(log.parts(separatedBy: "\n").count - 1, "lines of the log")
 
     // What would become another request, or another header, is never written.
     do throws(ClientError) {

@@ -94,10 +94,13 @@ public struct ClientError: Error, Sendable {
     }
 
     /// The same error with another fate.
-    func withFate(_ fate: Fate) -> ClientError {
+    func withFate(_ fate: Fate) -> ClientError { with(fate, response: response) }
+
+    /// The same error with another fate, or another response.
+    func with(_ fate: Fate? = nil, response: Frame?) -> ClientError {
         ClientError(
             code,
-            fate,
+            fate ?? self.fate,
             message,
             endpoint: endpoint,
             attempts: attempts,
@@ -123,9 +126,11 @@ public struct ClientError: Error, Sendable {
 }
 
 extension ClientError: CustomStringConvertible {
-    /// Code, fate, message, endpoint and cause in one line.
+    /// Code, fate, message, endpoint and cause in one line. Of a rejection also how the server's answer begins: at most 64
+    /// bytes of its body, escaped.
     public var description: String {
         var text = "\(code) (\(fate)): \(message)"
+        if code == .rejected, let excerpt = response?.excerpt { text += ": \(excerpt)" }
         if let endpoint { text += " [\(endpoint)]" }
         if let cause { text += "; \(cause)" }
         return text

@@ -34,5 +34,13 @@ extension ClientOptions {
         /// for servers that close a link on which they do not hear from us (MQTT's keep alive). Choose it well below what
         /// the server allows. `nil`, the default, for never. With `.pingPong` only; `.oneWay` does that by its interval.
         public var speakAfter: Duration?
+        /// In protocols matched in order: how many times in a row everything under way on a link may run out of time,
+        /// without a moment in between at which every request had been answered, before the link is replaced. Default 3,
+        /// at least 1; `nil` for never.
+        ///
+        /// A server that left an answer out has shifted all later answers by one for good, and this is how it shows: each
+        /// time that the link comes to rest an answer is missing. Nothing is lost when such a link is replaced, since nothing
+        /// is under way on it; requests that are merely slow are answered sooner or later, and the count begins anew.
+        public var maximumStalls: Int? = 3
     }
 }

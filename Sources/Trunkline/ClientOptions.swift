@@ -17,9 +17,13 @@ public struct ClientOptions: Sendable {
         /// body and 32 bytes. One request may wait alone, whatever its size. Default 256 MiB.
         public var maximumWaitingBytes = 256 * 1024 * 1024
         /// How many bytes of bodies `send` and `start` join when a reply comes in parts. A longer reply fails with
-        /// `overloaded`, fate `unknown`, and that request alone: it is cancelled and its rest is dropped. Replies that come
-        /// whole are not concerned, and `stream` has a buffer of its own. Default 16 MiB.
+        /// `overloaded`, fate `unknown` (`answered` if it was the last part that was too much), and that request alone: it
+        /// is cancelled and its rest is dropped. Replies that come whole are not concerned: they have the codec's
+        /// `maximumFrameSize`. `stream` has a buffer of its own (`ReplyBuffering`). Default 16 MiB.
         public var maximumReplySize = 16 * 1024 * 1024
+        /// How many bytes of bodies all replies together hold that `send` and `start` are joining. A part beyond them fails
+        /// its request with `overloaded`, fate `unknown`, as `maximumReplySize` does; the others go on. Default 256 MiB.
+        public var maximumJoinedBytes = 256 * 1024 * 1024
         /// Whether requests that fail are sent again, for calls that do not say otherwise. Default `.ifUnsent`.
         public var retry = RetryPolicy.ifUnsent
         /// What all retries of a client draw on; `nil` for no limit. Default: a fifth of all requests, and 10 per second.
@@ -41,8 +45,9 @@ public struct ClientOptions: Sendable {
 
     /// Bytes on their way in.
     public struct Inbound: Sendable {
-        /// A link with more bytes than this that are no complete frame is closed as a protocol violation: the last
-        /// resort against a codec without a limit of its own. Default 256 MiB.
+        /// A link with more bytes than this that are no complete frame is closed (`protocolViolation`, fate `unknown`, cause
+        /// `illegalLength`): the last resort against a codec without a limit of its own, and so a limit on every frame that
+        /// can be received. Raise it with a codec's `maximumFrameSize` above it. Default 256 MiB.
         public var maximumUndecoded = 256 * 1024 * 1024
     }
 

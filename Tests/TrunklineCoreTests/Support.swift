@@ -34,6 +34,21 @@ extension FrameCodec {
         }
     }
 
+    /// What is wrong with the frames of `bytes`, which are all there.
+    func damage(of bytes: some Sequence<UInt8>) throws(FrameError) -> [FrameError.Code?] {
+        try decoded(bytes).frames.map(\.damage)
+    }
+
+    /// The error message that encoding `frame` is refused with.
+    func complaint(about frame: Frame) -> String? {
+        do throws(FrameError) {
+            _ = try encoded(frame)
+            return nil
+        } catch {
+            return error.message
+        }
+    }
+
     /// The error code that encoding `frame` is refused with.
     func refusal(of frame: Frame) -> FrameError.Code? {
         do throws(FrameError) {

@@ -25,6 +25,7 @@ extension Client: @preconcurrency MailboxOwner {
         if watchesErrors, exchange.hasTooManyErrors(at: loop.now) {
             connection.assumeIsolated { $0.leaveEndpoint(because: .errorRate) }
         }
+        if exchange.isLinkSpent() { connection.assumeIsolated { $0.leaveEndpoint(because: .unanswered) } }
         if exchange.hasDrainedRetired, connection.assumeIsolated({ $0.endRetired() }) {
             exchange.forgetRetired()
             // Serials that were kept from use for the sake of late answers there are free.
@@ -112,7 +113,10 @@ extension Client: @preconcurrency MailboxOwner {
             waiter.resume(.failure(unsentError(code, message)))
         case .sent(let waiter, let serial, let type):
             // Those of a link that was left say nothing about the endpoint of today.
-            if code == .timedOut, entry.position >= exchange.table.retiredEnd { exchange.countTimedOut() }
+            if entry.position >= exchange.table.retiredEnd, entry.expectsResponse {
+                if code == .timedOut { exchange.countTimedOut() }
+                exchange.noteGivenUp(code)
+            }
             if entry.expectsResponse, let frame = codec.cancelFrame(for: serial, type: type) {
                 if entry.position < exchange.table.retiredEnd {
                     connection.assumeIsolated { $0.enqueueRetired(frame, for: entry.position) }

@@ -55,13 +55,15 @@ extension Client {
     ///
     /// That the kernel has it does not mean that the server will. Parameters and errors are those of `send`; no
     /// response is awaited and no serial is taken. In protocols matched in order it is for messages that the server
-    /// does not answer: an answer would be taken for that of the next request.
+    /// does not answer: an answer would be taken for that of the next request. Where the codec knows that the server
+    /// answers (`FrameCodec.mayPost(_:)`; HTTP always does) it fails with `invalidRequest`, fate `notSent`.
     public nonisolated func post(
         _ request: Request,
         timeout: Duration? = nil,
         retry: RetryPolicy? = nil,
         waitsForReady: Bool = true
     ) async throws(ClientError) {
+        guard codec.mayPost(request.frame) else { throw .answeredWhenPosted }
         _ = try await outcome(of: request.frame, timeout, retry, waitsForReady, expectsResponse: false).get()
     }
 
@@ -125,8 +127,9 @@ extension Client {
     /// Sends `requests` together and returns their results, in the same order, when the last one has ended.
     ///
     /// Far cheaper per request than a `send` each. Every request succeeds or fails on its own. `timeout` counts for each
-    /// of them from this call, `retry` and `waitsForReady` hold for each of them, as in `send`. Cancelling the task
-    /// cancels those that have no response yet.
+    /// of them from this call, `retry` and `waitsForReady` hold for each of them, as in `send`: with `.never`, those that
+    /// have not gone out when the link is lost end with it, `connectionLost`, fate `notSent`. Cancelling the task cancels
+    /// those that have no response yet.
     public nonisolated func send(
         all requests: some Collection<Request>,
         timeout: Duration? = nil,
@@ -191,6 +194,10 @@ extension Client {
 extension ClientError {
     static var cancelledUnsent: ClientError {
         ClientError(.cancelled, .notSent, "cancelled before it was sent")
+    }
+
+    static var answeredWhenPosted: ClientError {
+        ClientError(.invalidRequest, .notSent, "the server answers it, so it cannot be posted; `send` it")
     }
 
     static func expiredUnsent(_ timeout: Duration) -> ClientError {

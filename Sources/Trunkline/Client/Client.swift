@@ -72,7 +72,7 @@ public actor Client {
         self.options = options
         self.codec = codec
         connection = Connection(to: endpoints, speaking: codec, options: options, loop: loop)
-        exchange = Exchange(matching: codec.matching, options: options, seed: loop.randomSeed())
+        exchange = Exchange(speaking: codec, options: options, seed: loop.randomSeed())
         unsafe mailbox.client = self
     }
 

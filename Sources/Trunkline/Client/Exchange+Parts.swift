@@ -30,7 +30,7 @@ extension Exchange {
         case .resume(let ticket, let waiter):
             if part.damage != nil { return .fails(ticket, .protocolViolation, "a part of the reply is damaged") }
             counters.parts += 1
-            switch waiter.take(part, joiningUpTo: maximumReplySize) {
+            switch waiter.take(part, joiningIn: replyRoom) {
             case .taken: return .none
             case .full(let channel): return .suspendsReading(channel)
             case .joins(let joining): table.setWaiter(joining, of: ticket)

@@ -4,7 +4,8 @@ import TrunklineCore
 extension Exchange {
     /// The link takes no new requests. Returns how many are left on it, and on others before it.
     mutating func retire(_ session: UInt64, before unstarted: OutboundPosition) -> Int {
-        table.retire(session, before: unstarted)
+        order.stalls = 0
+        return table.retire(session, before: unstarted)
     }
 
     /// A link that took no new requests is gone: hands out those who had started on it.

@@ -30,20 +30,23 @@ struct Exchange: Sendable {
     /// Whether there ever was a request that ends with the link that it was queued for.
     var hasLinkbound = false
 
-    /// How many bytes of bodies are joined to one response.
-    let maximumReplySize: Int
+    /// For replies that are joined from their parts.
+    let replyRoom: ReplyRoom
+    /// For protocols matched in order.
+    var order: Order
     private let maximumInFlight: Int
     private let maximumWaiting: Int
     private let maximumWaitingBytes: Int
     private let highWatermark: Int
     private let lowWatermark: Int
 
-    init(matching: ResponseMatching, options: ClientOptions, seed: UInt64) {
-        table = RequestTable(matching: matching, quarantine: options.requests.quarantine)
+    init(speaking codec: any FrameCodec, options: ClientOptions, seed: UInt64) {
+        table = RequestTable(matching: codec.matching, quarantine: options.requests.quarantine)
+        order = Order(of: codec, options.liveness)
         errors = options.failover.errorRate.map {
             ErrorRateWindow(share: $0.share, minimumRequests: $0.minimumRequests, window: $0.window)
         }
-        maximumReplySize = max(0, options.requests.maximumReplySize)
+        replyRoom = ReplyRoom(options.requests)
         maximumInFlight = max(1, options.requests.maximumInFlight)
         maximumWaiting = max(0, options.requests.maximumWaiting)
         maximumWaitingBytes = max(0, options.requests.maximumWaitingBytes)
@@ -149,7 +152,7 @@ struct Exchange: Sendable {
     }
 
     private mutating func mayAdmit() -> Bool {
-        guard inFlight < maximumInFlight else { return false }
+        guard inFlight < maximumInFlight, !table.isHeld else { return false }
         if outbound.byteCount >= highWatermark { isAboveWatermark = true }
         return !isAboveWatermark
     }
@@ -169,6 +172,9 @@ struct Exchange: Sendable {
         if let handle = waiter.handle {
             handle.admitted(as: serial)
             item.reportsWritten = true
+        }
+        if let codec = order.codec, expectsResponse, !codec.mayPipeline(behind: item.frame) {
+            table.hold(behind: outbound.nextPosition + UInt64(outgoing.count))
         }
         inFlight += 1
         outgoing.append(item)
@@ -192,6 +198,7 @@ struct Exchange: Sendable {
     /// Hands a response to the one who waits for it.
     mutating func answer(_ frame: consuming Frame) {
         resume(table.answer(frame.serial, unstarted: outbound.unstarted), with: frame)
+        if order.stalls > 0 { noteAnswer() }
     }
 
     /// Hands a response that came on a link that takes no new requests to the one who waits for it.
@@ -248,6 +255,7 @@ struct Exchange: Sendable {
         hasStarted: (OutboundPosition) -> Bool
     ) -> [(ticket: Ticket, waiter: Waiter)] {
         let lost = table.linkLost(hasStarted: hasStarted)
+        order.stalls = 0
         if !isOurDoing {
             for _ in lost { errors?.countFailed() }
         }

@@ -19,8 +19,14 @@ extension Outcome {
 
 extension ClientError {
     static func damaged(_ frame: Frame, _ damage: FrameError.Code) -> ClientError {
-        let reason = damage == .illegalLength ? "longer than may be" : "not acceptable"
-        let cause = FrameError(damage, "the response is \(reason); it begins with \(frame.body)")
+        let reason =
+            switch damage {
+            case .illegalLength: "is longer than may be"
+            case .unknownType: "is of type 0x\(String(frame.type, radix: 16)), which the protocol has not"
+            case .missingBody: "has no body"
+            default: "is not acceptable"
+            }
+        let cause = FrameError(damage, "the response \(reason); it begins with \(frame.body)")
         return ClientError(.protocolViolation, .answered, "the response is damaged", response: frame, cause: cause)
     }
 

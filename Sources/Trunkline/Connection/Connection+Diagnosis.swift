@@ -15,6 +15,11 @@ extension Connection {
         public var reconnects: Int { max(0, links - 1) }
         /// Pings sent.
         public var pings = 0
+        /// Pings, pongs, cancellations and frames that take leave that the codec made and could not encode: a mistake of
+        /// the codec. They are not sent; a ping costs the link, which nothing would watch over.
+        public var unencodableFrames = 0
+        /// Why the last of these could not be encoded.
+        public var lastEncodingFailure: FrameError?
         /// How often each cause ended an attempt or a link.
         public var disconnects: [DisconnectCause: Int] = [:]
 

@@ -8,7 +8,7 @@ extension Connection {
         let subscriptions = subscriptions.sorted { $0.key < $1.key }.map(\.value)
         guard options.greeting.perform != nil || !subscriptions.isEmpty else { return false }
         let deadline = min(attemptDeadline, loop.now.advanced(by: options.greeting.timeout))
-        greeting = Greeting(session: session, deadline: deadline, matching: codec.matching)
+        greeting = Greeting(session: session, deadline: deadline, matching: codec.matching, options.requests)
         arm(at: deadline)
         updateReading()
         publishState()
@@ -205,6 +205,7 @@ extension Connection {
         greeting?.outbound = OutboundQueue()
         guard let result = self.link?.write(from: &queue) else { return }
         greeting?.outbound = queue
+        noteUnencodable(result.refused)
         for (item, error) in result.refused {
             let error = ClientError(.invalidRequest, .notSent, "the frame cannot be encoded", cause: error)
             greeting?.requests.take(item.ticket)?.resume(.failure(error))
@@ -251,12 +252,12 @@ extension Connection {
     private func takePartInGreeting(_ frame: Frame) -> Bool {
         guard let session = greeting?.session, let unstarted = greeting?.outbound.level.unstarted else { return false }
         let answer = greeting?.requests.part(frame.serial, unstarted: unstarted, at: loop.now)
-        guard case .resume(let ticket, let waiter)? = answer else { return false }
+        guard case .resume(let ticket, let waiter)? = answer, let room = greeting?.replyRoom else { return false }
         guard frame.damage == nil else {
             greetingFailed(session, FrameError(.malformed, "a part of a reply is damaged"))
             return true
         }
-        switch waiter.take(frame, joiningUpTo: options.requests.maximumReplySize) {
+        switch waiter.take(frame, joiningIn: room) {
         case .taken, .full: break
         case .joins(let waiter): greeting?.requests.setWaiter(waiter, of: ticket)
         case .exceeds(let message):
@@ -277,13 +278,13 @@ extension Connection {
 }
 
 extension ClientError {
-    fileprivate static func lostWhileGreeting(_ cause: any Error, _ fate: Fate) -> ClientError {
+    static func lostWhileGreeting(_ cause: any Error, _ fate: Fate) -> ClientError {
         ClientError(.connectionLost, fate, "the link ended while greeting", cause: cause)
     }
 }
 
 extension Outcome {
-    fileprivate static var greetingIsOver: Outcome {
+    static var greetingIsOver: Outcome {
         .failure(ClientError(.closed, .notSent, "the greeting is over"))
     }
 }

@@ -4,7 +4,8 @@ import TrunklineIO
 /// Leaving a link without losing what is under way on it.
 ///
 /// Whatever the owner is told here may make it close, cancel or leave: a link is looked up anew by its transport's number
-/// after every such call.
+/// after every such call. What the owner has to say on such a link is written at the end of the turn, never while it takes
+/// frames: a write may find the link gone and read what is left of it, whose frames would overtake those being taken.
 extension Connection {
     /// So many links may be left and not yet closed; servers that keep sending us away end the oldest.
     private static let maximumRetired = 64
@@ -41,7 +42,9 @@ extension Connection {
     /// Nothing is under way any more on any link that was left: closes those that have nothing left to write. Returns
     /// whether these were all.
     func endRetired() -> Bool {
-        for index in retired.indices where retired[index].outbound.isEmpty { retired[index].takeLeave() }
+        for index in retired.indices where retired[index].outbound.isEmpty {
+            noteUnencodable(retired[index].takeLeave())
+        }
         for old in retired where old.outbound.isEmpty {
             retired.removeAll { $0.link.transport === old.link.transport }
             Lingering.close(old.link.transport, on: loop)
@@ -63,9 +66,11 @@ extension Connection {
         report(old, old.cause, nil, requestsLost: lost)
     }
 
-    /// Closes every link that was left: nobody waits for an answer any more.
+    /// Closes every link that was left: nobody waits for an answer any more. The server is told what is yet to be written,
+    /// cancellations as a rule, as far as the socket takes it.
     func closeRetired() {
-        for old in exchange(&retired, with: []) {
+        for var old in exchange(&retired, with: []) {
+            if !old.outbound.isEmpty { _ = old.write() }
             Lingering.close(old.link.transport, on: loop)
             report(old, .closedLocally, nil, requestsLost: 0)
         }
@@ -86,7 +91,12 @@ extension Connection {
     func enqueueRetired(_ frame: Frame, for position: OutboundPosition) {
         guard let index = retired.firstIndex(where: { $0.positions.contains(position) }) else { return }
         retired[index].outbound.append(OutboundQueue.Item(frame, ticket: 0))
-        writeRetired(retired[index].link.transport.id)
+        flushAtEndOfTurn()
+    }
+
+    /// Writes what has come to be said on links that were left.
+    func flushRetired() {
+        for id in retired.filter({ !$0.outbound.isEmpty }).map(\.link.transport.id) { writeRetired(id) }
     }
 
     /// What happens on a link that was left.
@@ -149,7 +159,7 @@ extension Connection {
             retired[index].isToBeAnswered(ping, at: loop.now), let pong = codec.pong(answering: ping)
         else { return }
         retired[index].outbound.append(OutboundQueue.Item(pong, ticket: 0))
-        writeRetired(id)
+        flushAtEndOfTurn()
     }
 
     /// A link that was left is gone before everything on it was answered.
@@ -178,13 +188,16 @@ extension RetiredLink {
     /// Writes as much as the socket takes.
     mutating func write() -> Link.WriteResult { link.write(from: &outbound) }
 
-    /// Nothing is under way any more: tells the server, once, if the protocol has words for it.
-    mutating func takeLeave() {
-        guard !hasTakenLeave else { return }
+    /// Nothing is under way any more: tells the server, once, if the protocol has words for it. Returns them if they cannot
+    /// be encoded.
+    mutating func takeLeave() -> [(item: OutboundQueue.Item, error: FrameError)] {
+        guard !hasTakenLeave else { return [] }
         hasTakenLeave = true
-        guard let farewell = link.codec.closingFrame() else { return }
+        guard let farewell = link.codec.closingFrame() else { return [] }
         outbound.append(OutboundQueue.Item(farewell, ticket: 0))
-        if write().failure != nil { outbound = OutboundQueue() }  // nobody is there to be told
+        let result = write()
+        if result.failure != nil { outbound = OutboundQueue() }  // nobody is there to be told
+        return result.refused
     }
 
     /// Whether `ping` is not the answer to one of ours.

@@ -76,7 +76,12 @@ extension Connection {
     }
 
     func scheduleFlush() {
-        guard !isFlushing, let transport = readyTransport, !transport.awaitsWritable else { return }
+        guard let transport = readyTransport, !transport.awaitsWritable else { return }
+        flushAtEndOfTurn()
+    }
+
+    func flushAtEndOfTurn() {
+        guard !isFlushing else { return }
         isFlushing = true
         loop.scheduleAtEndOfTurn(self)
     }
@@ -89,12 +94,16 @@ extension Connection {
         guard let result = self.link?.write(from: &outbound) else { return }
         report(wrote: result.wrote, refused: result.refused)
         if let failure = result.failure { return loseAfterLastWords(of: transport, failure) }
+        if let refusal = result.refused.first(where: { $0.item.ticket == 0 && $0.item.frame.kind == .ping }) {
+            return loseUnwatched(transport, refusal.error)
+        }
         guard isDraining && outbound.isEmpty else { return }
         // Encrypted, and waiting for the socket.
         if transport.isHoldingBytes { transport.awaitsWritable = true } else { finishClosing() }
     }
 
     func report(wrote: [Ticket], refused: [(item: OutboundQueue.Item, error: FrameError)]) {
+        noteUnencodable(refused)
         if let owner {
             if !refused.isEmpty { owner.connection(did: .refused(refused.map { ($0.item.ticket, $0.error) })) }
             if !wrote.isEmpty { owner.connection(did: .wrote(wrote)) }
@@ -108,6 +117,20 @@ extension Connection {
         }
     }
 
+    /// Counts the frames of ours among `refused`: nobody waits for them who could be told.
+    func noteUnencodable(_ refused: [(item: OutboundQueue.Item, error: FrameError)]) {
+        for (item, error) in refused where item.ticket == 0 {
+            statistics.unencodableFrames += 1
+            statistics.lastEncodingFailure = error
+        }
+    }
+
+    /// A ping of ours cannot be encoded: without this the link would be given up for a silence that is not the server's.
+    private func loseUnwatched(_ transport: any Transport, _ error: FrameError) {
+        guard link?.transport === transport else { return }
+        lose(TransportError(.closedLocally, "a ping cannot be encoded: \(error)"))
+    }
+
     /// A write failed because the peer is gone; what it said before may still be there to read.
     private func loseAfterLastWords(of transport: any Transport, _ failure: TransportError) {
         if link?.transport === transport { read() }
@@ -117,7 +140,10 @@ extension Connection {
 
 extension Connection: @preconcurrency LoopWork {
     /// The end of a turn in which something was queued.
-    package func runOnLoop() { flush() }
+    package func runOnLoop() {
+        flush()
+        if !retired.isEmpty { flushRetired() }
+    }
 }
 
 extension Connection: @preconcurrency OwnedConnection {
@@ -186,7 +212,9 @@ extension Link {
         }
         do throws(FrameError) {
             try codec.decodeAll(&received, into: &frames)
-            if received.count > limit { throw FrameError(.illegalLength, "no frame within \(limit) bytes") }
+            if received.count > limit {
+                throw FrameError(.illegalLength, "no frame within \(limit) bytes (inbound.maximumUndecoded)")
+            }
         } catch {
             return (count, false, error)
         }

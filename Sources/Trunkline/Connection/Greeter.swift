@@ -24,7 +24,28 @@ public struct Greeter: Sendable {
     ///
     /// - Throws: `cancelled`, `connectionLost`, `invalidRequest` or `closed`; `unknown` is the fate of what was begun.
     public func post(_ request: Request) async throws(ClientError) {
+        guard connection.codec.mayPost(request.frame) else { throw .answeredWhenPosted }
         _ = try await connection.greet(request.frame, session, timeout: nil, expectsResponse: false).get()
+    }
+
+    /// Has every later frame of this link hold `number` in the named field of the layout, unless it sets the field itself: a
+    /// session's number that the server's answer has. Heartbeats, cancellations and the closing frame included, which
+    /// nobody else could give it to. The next link begins without it.
+    ///
+    /// - Throws: `invalidRequest` for a field that the layout does not declare, or a number that does not fit it;
+    ///   `connectionLost` or `closed`. The fate is `notSent`.
+    public func setDefault(_ field: String, to number: UInt64) async throws(ClientError) {
+        var frame = Frame(.request)
+        frame[field] = number
+        try await connection.setDefaults(from: frame, session).get()
+    }
+
+    /// Has every later frame of this link hold `bytes` in the named field of the layout, unless it sets the field itself: a
+    /// session's token, for example. See the same for a number.
+    public func setDefault(_ field: String, to bytes: Bytes) async throws(ClientError) {
+        var frame = Frame(.request)
+        frame[bytes: field] = bytes
+        try await connection.setDefaults(from: frame, session).get()
     }
 
     /// The server still knows what we subscribed to on an earlier link (a session that outlives links, as MQTT's):
@@ -37,5 +58,18 @@ public struct Greeter: Sendable {
     /// - Throws: `cancelled`, `connectionLost` or `closed`, fate `notSent`.
     public func nextFrame() async throws(ClientError) -> Frame {
         try await connection.nextInGreeting(session).get()
+    }
+}
+
+extension Connection {
+    /// Has the link's codec fill in the named fields that `frame` has.
+    func setDefaults(from frame: Frame, _ session: UInt64) -> Result<Void, ClientError> {
+        guard let greeting, greeting.session == session else { return Outcome.greetingIsOver.map { _ in } }
+        if let loss = greeting.loss { return .failure(.lostWhileGreeting(loss, .notSent)) }
+        do throws(FrameError) {
+            return .success(try link?.codec.setDefaults(from: frame) ?? ())
+        } catch {
+            return .failure(ClientError(.invalidRequest, .notSent, "the field cannot be set", cause: error))
+        }
     }
 }

@@ -33,9 +33,13 @@ struct Greeting {
     /// gathered for us since the last link, in front of the answer that the greeting waits for.
     var mayRead: Bool { inbox.count < 65_536 && inboxBytes < 8 * 1024 * 1024 }
 
-    init(session: UInt64, deadline: Instant, matching: ResponseMatching) {
+    /// For replies that are joined from their parts. Not that of the client: what a greeting holds ends with it.
+    let replyRoom: ReplyRoom
+
+    init(session: UInt64, deadline: Instant, matching: ResponseMatching, _ options: ClientOptions.Requests) {
         self.session = session
         self.deadline = deadline
+        replyRoom = ReplyRoom(options)
         // Far from those that the client hands out: a second answer to one of these must not meet a later request.
         var first: SerialNumber?
         if case .serial(let range) = matching { first = range.upperBound - (range.upperBound - range.lowerBound) / 4 }

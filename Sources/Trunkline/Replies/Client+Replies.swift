@@ -15,7 +15,8 @@ extension Client {
     /// frame goes out if the protocol has one, and whatever still comes of the reply is dropped.
     ///
     /// Iterating throws what `send` throws, after the parts that came before the failure. A rejection is thrown as
-    /// `rejected`. When the link is lost in the midst of a reply that is `connectionLost`, fate `unknown`.
+    /// `rejected`; one in parts whole, up to `buffering.maximumBytes`: of a longer one `error.response` has the beginning,
+    /// and `damage`. When the link is lost in the midst of a reply that is `connectionLost`, fate `unknown`.
     ///
     /// - Parameters:
     ///   - timeout: From this call until the response, retries included; `nil` for none: a long reply may take its time.
@@ -39,7 +40,7 @@ extension Client {
         let deadline = timeout.map { now.advanced(by: $0) }
         let channel = ReplyChannel(
             ticket,
-            buffering.buffer,
+            buffering,
             mailbox,
             on: loop,
             deadline: deadline,

@@ -9,31 +9,40 @@ final class JoinedReply: @unchecked Sendable {
     private var bodies: [UInt8] = []
     /// Whether the parts are those of a rejection.
     private var isRejection = false
-    private let maximumSize: Int
+    private let room: ReplyRoom
+    /// How much room is taken.
+    private var taken = 0
 
-    init(for waiter: Waiter, upTo maximumSize: Int) {
+    init(for waiter: Waiter, in room: ReplyRoom) {
         self.waiter = waiter
-        self.maximumSize = maximumSize
+        self.room = room
     }
+
+    // However the request ends, and also when it is tried again without what has come.
+    deinit { room.giveBack(taken) }
 
     /// Adds a part. Returns why it is too much, if it is.
     func add(_ part: Frame) -> String? {
-        guard hasRoom(for: part) else { return tooLong }
-        bodies += part.body
+        if part.isRejection, !isRejection { bodies = [] }  // the server has changed its mind
         isRejection = part.isRejection
+        guard hasRoom(for: part) else { return tooLong }
+        let missing = bodies.count + part.body.count - taken
+        if missing > 0 {
+            if let complaint = room.take(missing) { return complaint }
+            taken += missing
+        }
+        bodies += part.body
         return nil
     }
 
-    private func hasRoom(for frame: Frame) -> Bool { frame.body.count <= maximumSize - bodies.count }
+    private func hasRoom(for frame: Frame) -> Bool { frame.body.count <= room.perReply - bodies.count }
 
-    private var tooLong: String { "the parts of the reply are more than \(maximumSize) bytes" }
+    private var tooLong: String { "the parts of the reply are more than \(room.perReply) bytes" }
 
     /// The request has ended. A rejection is the server's last word and stays as it is, unless the parts are its own.
     func complete(_ outcome: Outcome) {
-        if isRejection, case .failure(let error) = outcome, error.code == .rejected, var frame = error.response {
-            bodies += frame.body.prefix(max(0, maximumSize - bodies.count))
-            frame.body = Bytes(bodies)
-            return waiter.resume(.failure(.rejection(frame)))
+        if isRejection, case .failure(let error) = outcome {
+            return waiter.resume(.failure(error.rejected(after: bodies, upTo: room.perReply)))
         }
         guard case .success(var frame) = outcome, !bodies.isEmpty else { return waiter.resume(outcome) }
         guard hasRoom(for: frame) else {
@@ -42,5 +51,16 @@ final class JoinedReply: @unchecked Sendable {
         bodies += frame.body
         frame.body = Bytes(bodies)
         waiter.resume(.success(frame))
+    }
+}
+
+extension ClientError {
+    /// The same error; a rejection with the bodies of the parts that came before its last frame in front of that one's. Of
+    /// what is longer than so many bytes, the beginning, marked as damaged.
+    func rejected(after bodies: [UInt8], upTo maximumSize: Int) -> ClientError {
+        guard code == .rejected, var frame = response else { return self }
+        if bodies.count + frame.body.count > maximumSize { frame.damage = .illegalLength }
+        frame.body = Bytes(Array((bodies + frame.body).prefix(maximumSize)))
+        return with(response: frame)
     }
 }

@@ -12,6 +12,8 @@ final class ReplyChannel: Sendable {
         var last: Frame?
         /// Why there is no response; told once, after the parts.
         var failure: ClientError?
+        /// The parts of a rejection, which its reader is given as the failure: their bodies, or the beginning of them.
+        var rejection: [UInt8] = []
         /// The request has left the client.
         var isFinished = false
         /// Nobody wants the rest.
@@ -41,21 +43,24 @@ final class ReplyChannel: Sendable {
     /// The end of the time for the whole reply.
     private let deadline: Instant?
     private let partTimeout: Duration?
+    /// How many bytes are told of a rejection that comes in parts.
+    private let maximumRejection: Int
 
     init(
         _ ticket: Ticket,
-        _ buffer: PushBuffer,
+        _ buffering: ReplyBuffering,
         _ mailbox: Mailbox,
         on loop: any EventLoop,
         deadline: Instant?,
         partTimeout: Duration?
     ) {
         self.ticket = ticket
+        maximumRejection = min(max(1, buffering.maximumBytes), 1 << 62)  // one more is no overflow
         self.mailbox = mailbox
         self.loop = loop
         self.deadline = deadline
         self.partTimeout = partTimeout
-        state = Lock(State(buffer: buffer))
+        state = Lock(State(buffer: buffering.buffer))
     }
 
     // MARK: On the loop
@@ -83,6 +88,11 @@ final class ReplyChannel: Sendable {
         let (reception, served) = state.withLock { state -> (Waiter.Reception, (Suspension<Element>, Element)?) in
             guard !state.isAbandoned, !state.isFinished else { return (.taken, nil) }
             state.hasParts = true
+            if part.isRejection {
+                // One byte more than is told, so that it is known that there were more.
+                state.rejection += part.body.prefix(max(0, maximumRejection + 1 - state.rejection.count))
+                return (.taken, nil)
+            }
             let offer = state.buffer.offer(part)
             if offer == .overflow { return (.exceeds("more parts than the buffer of this stream holds"), nil) }
             if let id = state.waiters.keys.min(), let element = state.take() {
@@ -105,8 +115,11 @@ final class ReplyChannel: Sendable {
             switch outcome {
             case .success(let frame) where !state.isAbandoned: state.last = frame
             case .success: state.failure = .readNoFurther
-            case .failure(let error): state.failure = error
+            case .failure(let error):
+                let parts = state.rejection
+                state.failure = parts.isEmpty ? error : error.rejected(after: parts, upTo: maximumRejection)
             }
+            state.rejection = []
             var served: [(Suspension<Element>, Element)] = []
             for (_, waiter) in exchange(&state.waiters, with: [:]).sorted(by: { $0.key < $1.key }) {
                 if let element = state.take() { served.append((waiter.suspension, element)) }

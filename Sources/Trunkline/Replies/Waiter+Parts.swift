@@ -13,17 +13,17 @@ extension Waiter {
         case exceeds(String)
     }
 
-    /// Takes a part of the reply: on to its reader, or to be joined with the others, up to so many bytes.
-    func take(_ part: Frame, joiningUpTo maximumSize: Int) -> Reception {
+    /// Takes a part of the reply: on to its reader, or to be joined with the others as far as there is room.
+    func take(_ part: Frame, joiningIn room: ReplyRoom) -> Reception {
         switch self {
         case .stream(let channel): return channel.offer(part)
         case .joining(let reply): return reply.add(part).map { .exceeds($0) } ?? .taken
         case .particular(let waiter, let terms):
-            let reception = waiter.take(part, joiningUpTo: maximumSize)
+            let reception = waiter.take(part, joiningIn: room)
             if case .joins(let joining) = reception { return .joins(.particular(joining, terms)) }
             return reception
         case .caller, .batch, .handle:
-            let reply = JoinedReply(for: self, upTo: maximumSize)
+            let reply = JoinedReply(for: self, in: room)
             return reply.add(part).map { .exceeds($0) } ?? .joins(.joining(reply))
         }
     }

@@ -68,8 +68,9 @@ public protocol ContentTypedRequest: TypedRequest {
     associatedtype Response
 
     /// What makes a response out of a body, by the body's content type. A response that does not say what it is counts
-    /// as being what the request is (`contentType`). An error thrown in one becomes `invalidRequest`, fate `answered`,
-    /// as does a content type that is not here, with an `UnknownContentType` as the cause.
+    /// as being what the request is (`contentType`): one without the field, and one with 0 in it where there is no decoder
+    /// for `bytes`. An error thrown in one becomes `invalidRequest`, fate `answered`, as does a content type that is not
+    /// here, with an `UnknownContentType` as the cause.
     static var decoders: [ContentType: @Sendable (Bytes) throws -> Response] { get }
 }
 
@@ -78,7 +79,9 @@ extension ContentTypedRequest {
     ///
     /// - Throws: `UnknownContentType`, or what the decoder throws.
     public static func decode(_ response: Frame) throws -> Response {
-        let found = response.contentType ?? contentType
+        var found = response.contentType
+        // A layout's field is never absent: 0 is also what a server leaves in it that sets nothing.
+        if found == nil || (found == .bytes && decoders[.bytes] == nil) { found = contentType ?? found }
         guard let found, let decoder = decoders[found] else {
             throw UnknownContentType(found: found, known: decoders.keys.sorted { $0.rawValue < $1.rawValue })
         }

@@ -44,12 +44,21 @@ public struct DelimitedCodec: FrameCodec {
     ///   - delimiter: One byte or more: `"\n"`, `"\r\n"`, `[0xFF]`. Looked for from the front of each frame.
     ///   - parts: How many delimiters a frame has, at least 1.
     ///   - maximumFrameSize: The largest whole frame in bytes, delimiters included, both ways.
-    public init(delimiter: Bytes, parts: Int = 1, maximumFrameSize: Int = 8192) {
-        precondition(!delimiter.isEmpty, "DelimitedCodec: the delimiter is empty")
-        precondition(parts >= 1, "DelimitedCodec: a frame has at least one part")
-        precondition(
+    ///   - file, line: Named when the program is stopped for arguments that make no codec.
+    public init(
+        delimiter: Bytes,
+        parts: Int = 1,
+        maximumFrameSize: Int = 8192,
+        file: StaticString = #fileID,
+        line: UInt = #line
+    ) {
+        require(!delimiter.isEmpty, "DelimitedCodec: the delimiter is empty", file, line)
+        require(parts >= 1, "DelimitedCodec: a frame has at least one part, not \(parts)", file, line)
+        require(
             maximumFrameSize / delimiter.count >= parts,
-            "DelimitedCodec: maximumFrameSize \(maximumFrameSize) leaves no room for the delimiters"
+            "DelimitedCodec: maximumFrameSize \(maximumFrameSize) leaves no room for the delimiters",
+            file,
+            line
         )
         self.delimiter = delimiter
         self.parts = parts
@@ -58,15 +67,34 @@ public struct DelimitedCodec: FrameCodec {
     }
 
     /// Frames of `parts` bodies, each with the byte `delimiter` behind it; see `init(delimiter:parts:maximumFrameSize:)`.
-    public init(delimiter: UInt8, parts: Int = 1, maximumFrameSize: Int = 8192) {
-        self.init(delimiter: [delimiter], parts: parts, maximumFrameSize: maximumFrameSize)
+    public init(
+        delimiter: UInt8,
+        parts: Int = 1,
+        maximumFrameSize: Int = 8192,
+        file: StaticString = #fileID,
+        line: UInt = #line
+    ) {
+        self.init(delimiter: [delimiter], parts: parts, maximumFrameSize: maximumFrameSize, file: file, line: line)
     }
 
     /// The same with heartbeats: a client sends a frame with the body `ping`, which the server answers with the body
-    /// `pong`, or the other way round. No other frame may have these bodies.
-    public func heartbeat(ping: Bytes, pong: Bytes) -> DelimitedCodec {
+    /// `pong`, or the other way round. No other frame may have these bodies. A body that cannot be sent, for one because
+    /// the delimiter is in it, stops the program.
+    public func heartbeat(
+        ping: Bytes,
+        pong: Bytes,
+        file: StaticString = #fileID,
+        line: UInt = #line
+    ) -> DelimitedCodec {
         var codec = self
         codec.reading.heartbeat = (ping, pong)
+        for body in [ping, pong] {
+            do throws(FrameError) {
+                try check(body)
+            } catch {
+                fatalError("DelimitedCodec: a heartbeat cannot be sent: \(error)", file: file, line: line)
+            }
+        }
         return codec
     }
 
@@ -109,14 +137,22 @@ extension FrameCodec where Self == DelimitedCodec {
     public static func delimited(
         by delimiter: Bytes,
         parts: Int = 1,
-        maximumFrameSize: Int = 8192
+        maximumFrameSize: Int = 8192,
+        file: StaticString = #fileID,
+        line: UInt = #line
     ) -> DelimitedCodec {
-        DelimitedCodec(delimiter: delimiter, parts: parts, maximumFrameSize: maximumFrameSize)
+        DelimitedCodec(delimiter: delimiter, parts: parts, maximumFrameSize: maximumFrameSize, file: file, line: line)
     }
 
     /// Frames that end with the byte `delimiter`: `.delimited(by: 0xFF)`. See `DelimitedCodec`.
-    public static func delimited(by delimiter: UInt8, parts: Int = 1, maximumFrameSize: Int = 8192) -> DelimitedCodec {
-        DelimitedCodec(delimiter: delimiter, parts: parts, maximumFrameSize: maximumFrameSize)
+    public static func delimited(
+        by delimiter: UInt8,
+        parts: Int = 1,
+        maximumFrameSize: Int = 8192,
+        file: StaticString = #fileID,
+        line: UInt = #line
+    ) -> DelimitedCodec {
+        DelimitedCodec(delimiter: delimiter, parts: parts, maximumFrameSize: maximumFrameSize, file: file, line: line)
     }
 }
 
@@ -190,6 +226,12 @@ extension DelimitedCodec {
     /// take for something else, for a ping without `heartbeat` and for a cancellation.
     public mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
         let body = try reading.body(of: frame)
+        try check(body)
+        output.append(body)
+        output.append(delimiter)
+    }
+
+    private func check(_ body: Bytes) throws(FrameError) {
         guard body.count <= maximumFrameSize - delimiter.count else {
             throw FrameError(
                 .illegalLength,
@@ -197,8 +239,6 @@ extension DelimitedCodec {
             )
         }
         try checkDelimiters(in: body)
-        output.append(body)
-        output.append(delimiter)
     }
 
     /// Checks that who looks for delimiters from the front finds the last one right behind `body`.

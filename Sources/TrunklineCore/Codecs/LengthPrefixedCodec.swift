@@ -27,9 +27,16 @@ public struct LengthPrefixedCodec: FrameCodec {
         public static func integer(
             width: Int,
             order: ByteOrder = .bigEndian,
-            countingItself: Bool = false
+            countingItself: Bool = false,
+            file: StaticString = #fileID,
+            line: UInt = #line
         ) -> Length {
-            precondition((1...8).contains(width), "LengthPrefixedCodec: a length has 1 to 8 bytes, not \(width)")
+            require(
+                (1...8).contains(width),
+                "LengthPrefixedCodec: a length has 1 to 8 bytes, not \(width)",
+                file,
+                line
+            )
             return Length(width: width, order: order, countsItself: countingItself)
         }
     }
@@ -43,12 +50,17 @@ public struct LengthPrefixedCodec: FrameCodec {
         var end: Int { offset + width }
         var maximum: UInt64 { .max >> UInt64(64 - 8 * width) }
 
-        init<Value: FixedWidthInteger & UnsignedInteger>(_ offset: Int, _ type: Value.Type, _ order: ByteOrder) {
-            precondition(offset >= 0 && offset < 1 << 32, "LengthPrefixedCodec: nothing is at offset \(offset)")
-            precondition(Value.bitWidth <= 64, "LengthPrefixedCodec: \(Value.self) has more than 8 bytes")
-            self.offset = offset
-            width = MemoryLayout<Value>.size
-            self.order = order
+        /// Within bodies of at most `most` bytes.
+        init(at offset: Int, width: Int, order: ByteOrder, within most: Int, _ file: StaticString, _ line: UInt) {
+            require(width <= 8, "LengthPrefixedCodec: a number has at most 8 bytes, not \(width)", file, line)
+            require(offset >= 0, "LengthPrefixedCodec: nothing is at offset \(offset)", file, line)
+            require(
+                width <= most && offset <= most - width,
+                "LengthPrefixedCodec: no body has \(width) bytes at offset \(offset), the longest has \(most)",
+                file,
+                line
+            )
+            (self.offset, self.width, self.order) = (offset, width, order)
         }
     }
 
@@ -65,8 +77,20 @@ public struct LengthPrefixedCodec: FrameCodec {
     /// - Parameters:
     ///   - length: How the length is written.
     ///   - maximumFrameSize: The largest whole frame in bytes, length included, both ways.
-    public init(_ length: Length, maximumFrameSize: Int = 16 * 1024 * 1024) {
-        precondition(maximumFrameSize >= 1, "LengthPrefixedCodec: maximumFrameSize \(maximumFrameSize)")
+    ///   - file, line: Named when the program is stopped for a limit that leaves no room for the length.
+    public init(
+        _ length: Length,
+        maximumFrameSize: Int = 16 * 1024 * 1024,
+        file: StaticString = #fileID,
+        line: UInt = #line
+    ) {
+        let least = length.width ?? 1
+        require(
+            maximumFrameSize >= least,
+            "LengthPrefixedCodec: maximumFrameSize \(maximumFrameSize) is less than the \(least) bytes of a length",
+            file,
+            line
+        )
         self.length = length
         self.maximumFrameSize = min(maximumFrameSize, 1 << 48)  // far beyond any memory, and no sum overflows
     }
@@ -78,67 +102,101 @@ public struct LengthPrefixedCodec: FrameCodec {
     ///   - order: The order of its bytes.
     ///   - countingItself: Whether it counts its own bytes besides the body's.
     ///   - maximumFrameSize: The largest whole frame in bytes, length included, both ways.
+    ///   - file, line: Named when the program is stopped for a limit that leaves no room for the length.
     public init<Value: FixedWidthInteger & UnsignedInteger>(
         _ length: Value.Type,
         order: ByteOrder = .bigEndian,
         countingItself: Bool = false,
-        maximumFrameSize: Int = 16 * 1024 * 1024
+        maximumFrameSize: Int = 16 * 1024 * 1024,
+        file: StaticString = #fileID,
+        line: UInt = #line
     ) {
+        let width = MemoryLayout<Value>.size
         self.init(
-            .integer(width: MemoryLayout<Value>.size, order: order, countingItself: countingItself),
-            maximumFrameSize: maximumFrameSize
+            .integer(width: width, order: order, countingItself: countingItself, file: file, line: line),
+            maximumFrameSize: maximumFrameSize,
+            file: file,
+            line: line
         )
     }
 
+    /// The most that a body can have, by the limit and by what the length can say.
+    private var largestBody: Int {
+        guard let width = length.width else { return maximumFrameSize - 1 }
+        let largest = UInt64.max >> UInt64(64 - 8 * width) - (length.countsItself ? UInt64(width) : 0)
+        return min(maximumFrameSize - width, Int(clamping: largest))
+    }
+
     /// The same, matched by a serial number that stands in the body, `offset` bytes from its beginning. The codec writes it
-    /// there, over what the request has there.
+    /// there, over what the request has there: leave as many bytes free, or they are lost. A `FrameLayout` whose
+    /// `Field.serial` follows a `Field.length` that counts `.rest` has the same bytes on the wire and keeps the serial
+    /// number out of `frame.body`.
     ///
     /// `numbers` are those that the client hands out, up to what the type holds at most; a received frame with another one
-    /// is a push.
+    /// is a push. A place beyond the longest body stops the program.
     public func serial<Value: FixedWidthInteger & UnsignedInteger>(
         at offset: Int,
         _ type: Value.Type,
         order: ByteOrder = .bigEndian,
-        numbers: some RoleNumbers = 1...
+        numbers: some RoleNumbers = 1...,
+        file: StaticString = #fileID,
+        line: UInt = #line
     ) -> LengthPrefixedCodec {
         var codec = self
-        let place = Place(offset, type, order)
-        guard let range = numbers.numbersOfRole, range.lowerBound <= place.maximum else {
-            fatalError("LengthPrefixedCodec: no serial number fits \(type)")
+        let width = MemoryLayout<Value>.size
+        let place = Place(at: offset, width: width, order: order, within: largestBody, file, line)
+        guard let range = numbers.numbersOfRole, range != noNumbers, range.lowerBound <= place.maximum else {
+            fatalError("LengthPrefixedCodec: no serial number fits \(type)", file: file, line: line)
         }
         codec.serial = place
         codec.serials = range.clamped(to: 0...place.maximum)
-        codec.checkPlaces()
+        codec.checkPlaces(file, line)
         return codec
     }
 
     /// The same with `frame.type`, at most 4 bytes, in the body, `offset` bytes from its beginning, written there as the
-    /// serial number is. What the types mean is for `reading` to say.
+    /// serial number is. What the types mean is for `reading` to say. A place beyond the longest body stops the program.
     public func type<Value: FixedWidthInteger & UnsignedInteger>(
         at offset: Int,
         _ type: Value.Type,
-        order: ByteOrder = .bigEndian
+        order: ByteOrder = .bigEndian,
+        file: StaticString = #fileID,
+        line: UInt = #line
     ) -> LengthPrefixedCodec {
         var codec = self
-        let place = Place(offset, type, order)
-        precondition(place.width <= 4, "LengthPrefixedCodec: a type number has at most 4 bytes")
-        codec.type = place
-        codec.checkPlaces()
+        let width = MemoryLayout<Value>.size
+        require(width <= 4, "LengthPrefixedCodec: a type number has at most 4 bytes, not \(width)", file, line)
+        codec.type = Place(at: offset, width: width, order: order, within: largestBody, file, line)
+        codec.checkPlaces(file, line)
         return codec
     }
 
-    private func checkPlaces() {
-        if let serial, let type {
-            precondition(
-                serial.end <= type.offset || type.end <= serial.offset,
-                "LengthPrefixedCodec: the serial number and the type are in the same place"
-            )
-        }
+    private func checkPlaces(_ file: StaticString, _ line: UInt) {
+        guard let serial, let type else { return }
+        require(
+            serial.end <= type.offset || type.end <= serial.offset,
+            "LengthPrefixedCodec: the serial number and the type are in the same place",
+            file,
+            line
+        )
     }
 
     /// The same with heartbeats: a client sends a frame with the body `ping`, as it is, which the server answers with the
-    /// body `pong`, or the other way round. No other frame may have these bodies.
-    public func heartbeat(ping: Bytes, pong: Bytes) -> LengthPrefixedCodec {
+    /// body `pong`, or the other way round. No other frame may have these bodies. One that is longer than a body can be
+    /// stops the program.
+    public func heartbeat(
+        ping: Bytes,
+        pong: Bytes,
+        file: StaticString = #fileID,
+        line: UInt = #line
+    ) -> LengthPrefixedCodec {
+        let (count, most) = (max(ping.count, pong.count), largestBody)
+        require(
+            count <= most,
+            "LengthPrefixedCodec: a heartbeat of \(count) bytes cannot be sent, the longest body has \(most)",
+            file,
+            line
+        )
         var codec = self
         codec.reading.heartbeat = (ping, pong)
         return codec
@@ -184,21 +242,27 @@ extension FrameCodec where Self == LengthPrefixedCodec {
         _ length: Value.Type,
         order: ByteOrder = .bigEndian,
         countingItself: Bool = false,
-        maximumFrameSize: Int = 16 * 1024 * 1024
+        maximumFrameSize: Int = 16 * 1024 * 1024,
+        file: StaticString = #fileID,
+        line: UInt = #line
     ) -> LengthPrefixedCodec {
         LengthPrefixedCodec(
             length,
             order: order,
             countingItself: countingItself,
-            maximumFrameSize: maximumFrameSize
+            maximumFrameSize: maximumFrameSize,
+            file: file,
+            line: line
         )
     }
 
     /// Frames that begin with `length`: `.lengthPrefixed(.varint)`. See `LengthPrefixedCodec`.
     public static func lengthPrefixed(
         _ length: LengthPrefixedCodec.Length,
-        maximumFrameSize: Int = 16 * 1024 * 1024
+        maximumFrameSize: Int = 16 * 1024 * 1024,
+        file: StaticString = #fileID,
+        line: UInt = #line
     ) -> LengthPrefixedCodec {
-        LengthPrefixedCodec(length, maximumFrameSize: maximumFrameSize)
+        LengthPrefixedCodec(length, maximumFrameSize: maximumFrameSize, file: file, line: line)
     }
 }

@@ -16,6 +16,9 @@ public enum DisconnectCause: String, Sendable, Hashable, CaseIterable {
     case goAway
     /// The link looked established but gave no sign of life.
     case halfOpen
+    /// The answers that are due on the link are wanted by nobody any more: see `options.liveness.maximumStalls` and
+    /// `FrameCodec.mayPipeline(behind:)`.
+    case unanswered
     /// The server sent what the protocol does not allow.
     case protocolViolation
     /// TLS could not be established, or was broken off.

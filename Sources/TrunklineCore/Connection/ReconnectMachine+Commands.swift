@@ -62,7 +62,7 @@ extension ReconnectMachine {
     ///
     /// An error rate moves on only to an endpoint that has not failed lately. A server that is about to go is left in
     /// any case; where it is the only one, after the policy's wait. After the last response of a link that said nothing
-    /// of a time, the next link is made at once and to the same endpoint.
+    /// of a time, or when the link is of no more use, the next link is made at once and to the same endpoint.
     ///
     /// - Parameter retryAfter: The server's hint: it is not tried again earlier than this.
     package mutating func leave(
@@ -73,10 +73,10 @@ extension ReconnectMachine {
     ) -> Action {
         guard state == .ready(session: session), let endpoint = linkEndpoint else { return .none }
         if departure == .errorRate, !ring.hasHealthyAlternative(to: endpoint, at: now) { return .none }
-        if departure == .lastResponse, retryAfter == nil {
+        if departure == .lastResponse || departure == .unanswered, retryAfter == nil {
             let planned = returnAt
             let action = go(from: session, to: endpoint, at: now)
-            (lastCause, returnAt) = (.goAway, planned)
+            (lastCause, returnAt) = (departure == .unanswered ? .unanswered : .goAway, planned)
             return action
         }
         _ = endReady(at: now)

@@ -69,6 +69,8 @@ package struct ReconnectMachine: Sendable {
         /// Its server answers no more on this link, as servers do after so many requests: nothing speaks against the
         /// next one.
         case lastResponse
+        /// Nobody wants the answers any more that are due on this link.
+        case unanswered
     }
 
     /// What the machine goes by. See `ClientOptions.Reconnecting` and `ClientOptions.Failover`.

@@ -60,6 +60,13 @@ extension Bytes {
         return Bytes(sharing: storage, in: start..<start + prefix.count) == prefix
     }
 
+    /// Whether the bytes end with those of `suffix`.
+    public func hasSuffix(_ suffix: Bytes) -> Bool {
+        guard suffix.count <= count else { return false }
+        let end = start + count
+        return Bytes(sharing: storage, in: end - suffix.count..<end) == suffix
+    }
+
     /// Whether `byte` is among the bytes.
     public func contains(_ byte: UInt8) -> Bool { firstIndex(of: byte) != nil }
 

@@ -1,4 +1,4 @@
-/// An immutable run of bytes that shares its storage when copied.
+/// A run of bytes that shares its storage when copied.
 ///
 /// A body that arrived as a small part of a larger read has storage of its own; a large one may share the buffer
 /// it was read into, never more than eight times its size. Indices start at zero.

@@ -43,11 +43,14 @@ public struct Frame: Sendable, Hashable {
     /// `unknown`); those that had not go out on the next link. In a greeting it fails the attempt, unless the greeting has
     /// failed by itself. A `Connection` used alone hands the frame over and leaves the rest to the server, which closes.
     public var endsLink = false
-    /// What is wrong with a received frame of which only that it was there, and where it ended, is certain; `nil` as a
-    /// rule. Its body may be incomplete. Not looked at for frames to send.
+    /// What is wrong with a received frame of which only that it was there, and where it ended, is certain; `nil`, the
+    /// default, for nothing. Its body may be incomplete. Not looked at for frames to send.
     ///
     /// It keeps its place in the order of responses: a response with it fails its request alone, with
-    /// `protocolViolation`, fate `answered`; a push with it is a gap in the streams of pushes.
+    /// `protocolViolation`, fate `answered`, or is counted (`unknownResponses`) if nobody asked for it; a part with it fails
+    /// its request, fate `unknown`, which is cancelled; a push with it is a gap in the streams of pushes. A `Connection` used
+    /// alone hands it over. Set by `DelimitedCodec` (`illegalLength`), by layouts (`unknownType`, `missingBody`) and by codecs
+    /// of your own.
     public var damage: FrameError.Code?
     /// The message itself.
     public var body: Bytes

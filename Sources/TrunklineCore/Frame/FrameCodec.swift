@@ -43,8 +43,19 @@ public protocol FrameCodec: Sendable {
     /// wire, before anything is decoded that the server may have answered.
     ///
     /// For codecs that must know what a response answers (HTTP's `HEAD` has a response without its body). Do not take
-    /// notes in `encode`: what was encoded may be taken back and encoded again. The body may be gone by then.
+    /// notes in `encode`: what was encoded may be taken back and encoded again.
     mutating func noteSent(_ frame: Frame)
+
+    /// Whether other requests may follow `request` on its link before it is answered to the end. Asked in protocols matched
+    /// in order only, once for each request.
+    ///
+    /// If not, those behind it wait; once its caller has given it up, they go out on another link. For requests after which
+    /// it is not known what becomes of the next (HTTP's `POST`, or a request to upgrade).
+    func mayPipeline(behind request: Frame) -> Bool
+
+    /// Whether `message` may be sent without waiting for an answer (`post`). A server that answers all the same shifts every
+    /// later answer to the wrong request in protocols matched in order.
+    func mayPost(_ message: Frame) -> Bool
 
     /// Appends the bytes of `frame` to `output`.
     ///
@@ -53,6 +64,10 @@ public protocol FrameCodec: Sendable {
     /// Throw for a frame that cannot be sent (too long, a forbidden byte); what was appended is taken back, nothing of
     /// it is written and only this frame's caller sees the error.
     mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError)
+
+    /// From now on, frames of this link that do not set the named fields which `frame` has hold these: what the greeting
+    /// was told by `Greeter.setDefault(_:to:)`. Throws for fields that the protocol does not have.
+    mutating func setDefaults(from frame: Frame) throws(FrameError)
 
     /// The frame that tells the server to drop the request `serial` of type `type`; `nil` where there is none.
     func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame?
@@ -103,6 +118,17 @@ extension FrameCodec {
 
     /// Nothing is noted.
     public mutating func noteSent(_ frame: Frame) {}
+
+    /// Any number of requests may be out.
+    public func mayPipeline(behind request: Frame) -> Bool { true }
+
+    /// Callers know what the server does not answer.
+    public func mayPost(_ message: Frame) -> Bool { true }
+
+    /// The protocol has no named fields.
+    public mutating func setDefaults(from frame: Frame) throws(FrameError) {
+        throw FrameError(.malformed, "the codec has no named fields")
+    }
 
     /// The protocol cannot cancel: a request that is not wanted any more is forgotten on this side alone.
     public func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? { nil }

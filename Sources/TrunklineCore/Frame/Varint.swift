@@ -10,14 +10,14 @@ extension ReceiveBuffer {
         at offset: Int = 0,
         maximumWidth: Int = 10
     ) throws(FrameError) -> (value: UInt64, width: Int)? {
-        var value: UInt64 = 0
-        for index in 0..<Swift.max(0, Swift.min(maximumWidth, 10)) {
-            guard let byte = byte(at: offset + index) else { return nil }
-            if index == 9, byte > 1 { throw FrameError(.malformed, "a variable-length integer above 64 bits") }
-            value |= UInt64(byte & 0x7f) << UInt64(7 * index)
-            if byte < 0x80 { return (value, index + 1) }
+        guard offset >= 0, offset <= count else { return nil }
+        let bytes = unsafe storage.span.bytes.extracting(lower..<upper)
+        switch bytes.varint(at: offset, .littleEndian, width: Swift.max(0, Swift.min(maximumWidth, 10)), upTo: .max) {
+        case .whole(let value, let width): return (value, width)
+        case .incomplete: return nil
+        case .aboveMaximum: throw FrameError(.malformed, "a variable-length integer above 64 bits")
+        case .endless: throw FrameError(.malformed, "a variable-length integer of more than \(maximumWidth) bytes")
         }
-        throw FrameError(.malformed, "a variable-length integer of more than \(maximumWidth) bytes")
     }
 
     /// Takes the variable-length integer from the front; see `varint(at:maximumWidth:)`.
@@ -25,6 +25,36 @@ extension ReceiveBuffer {
         guard let (value, width) = try varint(maximumWidth: maximumWidth) else { return nil }
         skip(width)
         return value
+    }
+}
+
+/// What there is of an integer of as many bytes as it needs.
+enum Varint {
+    case whole(UInt64, width: Int)
+    case incomplete
+    case aboveMaximum
+    /// As many bytes as it may have, and the last says that there are more.
+    case endless
+}
+
+extension RawSpan {
+    /// The variable-length integer at `offset`, of `most` bytes and `maximum` at most, whose low (`littleEndian`) or high
+    /// seven bits come first.
+    @inline(__always)
+    func varint(at offset: Int, _ order: ByteOrder, width most: Int = 10, upTo maximum: UInt64) -> Varint {
+        var value: UInt64 = 0
+        for index in 0..<most {
+            guard index < byteCount - offset else { return .incomplete }
+            let byte = unsafe unsafeLoad(fromByteOffset: offset + index, as: UInt8.self)
+            let bits = UInt64(byte & 0x7f)
+            // Refused before a bit is lost.
+            let isLow = order == .littleEndian
+            guard isLow ? bits <= maximum >> UInt64(7 * index) : value <= maximum >> 7 else { return .aboveMaximum }
+            value = isLow ? value | bits << UInt64(7 * index) : value << 7 | bits
+            if value > maximum { return .aboveMaximum }
+            if byte < 0x80 { return .whole(value, width: index + 1) }
+        }
+        return .endless
     }
 }
 

@@ -63,8 +63,8 @@ struct HTTP1Encoding {
         }
         if !framing.hasHost {
             guard let host else { throw FrameError(.malformed, "a request without Host (RFC 9112 §3.2)") }
-            guard host.utf8.allSatisfy({ HTTP1Grammar.isTarget($0) }) else {
-                throw FrameError(.malformed, "“\(host)” is no host")
+            guard HTTP1Grammar.isHost(host) else {
+                throw FrameError(.malformed, "“\(host.escaped)” is no host")
             }
             additions.host = "Host: \(host)\r\n"
         }

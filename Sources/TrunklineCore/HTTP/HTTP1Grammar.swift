@@ -24,6 +24,12 @@ enum HTTP1Grammar {
     /// it, cannot be in it.
     static func isTarget(_ byte: UInt8) -> Bool { byte > 0x20 && byte < 0x7F }
 
+    /// Whether `text` is what `Host` may say: less strict than URIs are (RFC 3986 §3.2.2), but no URL, nor a part of one
+    /// that is not the host.
+    static func isHost(_ text: String) -> Bool {
+        !text.isEmpty && text.utf8.allSatisfy { isTarget($0) && !"/@?#\\".utf8.contains($0) }
+    }
+
     static func isBlank(_ byte: UInt8) -> Bool { byte == space || byte == tab }
 
     /// The value of a hexadecimal digit.

@@ -77,6 +77,19 @@ extension HTTP1Headers: RandomAccessCollection {
     }
 }
 
+extension HTTP1Headers: CustomStringConvertible {
+    /// `name: value` in one line for each field, escaped, for logs. The values of `Authorization`, `Proxy-Authorization`,
+    /// `Cookie` and `Set-Cookie` are left out.
+    public var description: String {
+        fields.map { "\($0.name.escaped): \(Self.isSecret($0.name) ? "(redacted)" : $0.value.escaped)" }
+            .joined(separator: "\n")
+    }
+
+    private static func isSecret(_ name: String) -> Bool {
+        ["authorization", "proxy-authorization", "cookie", "set-cookie"].contains { isEqual($0, name) }
+    }
+}
+
 extension HTTP1Headers: ExpressibleByDictionaryLiteral {
     /// The fields of a literal, in its order.
     public init(dictionaryLiteral fields: (String, String)...) {

@@ -24,7 +24,8 @@ struct HTTP1Message {
                 return end
             }
         }
-        let length = frame[Self.trailerLength] ?? 0
+        // Of a message that was cut off, the trailers are gone.
+        let length = frame.damage == nil ? frame[Self.trailerLength] ?? 0 : 0
         guard length <= UInt64(count - head) else {
             throw FrameError(.illegalLength, "trailers longer than their frame")
         }

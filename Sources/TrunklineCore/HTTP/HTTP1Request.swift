@@ -48,6 +48,15 @@ public struct HTTP1Request: Sendable, Hashable {
         /// The `type` of frames with this method: 1 to 9 in the order above, 0 for others. The codec must know `head` and
         /// `connect`, whose responses have no content.
         public var type: UInt32 { Self.known.firstIndex(of: self).map { UInt32($0) + 1 } ?? 0 }
+
+        /// Whether to do it twice is to do it once (RFC 9110 §9.2.2), by type: not `post`, `connect` and `patch`, nor what
+        /// is not known.
+        static func isIdempotent(_ type: UInt32) -> Bool {
+            switch type {
+            case 1, 2, 4, 5, 7, 8: true
+            default: false
+            }
+        }
     }
 
     /// What is to be done.
@@ -87,6 +96,17 @@ public struct HTTP1Request: Sendable, Hashable {
             )
         }
         body = frame.body.part(message.content)
+    }
+
+    /// Whether a request's message says that nothing follows it on its link: `Connection: close`.
+    static func isLast(_ message: Bytes) -> Bool {
+        let closes = try? message.withSpan { bytes throws(FrameError) -> Bool in
+            let line = try HTTP1RequestLine(in: bytes)
+            var section = HTTP1Section()
+            guard let end = try section.end(in: bytes), line.end <= end - 2 else { return false }
+            return try HTTP1Framing(bytes, line.end..<end - 2, minor: line.minor, maximumFields: .max).closes
+        }
+        return closes ?? false  // it cannot be encoded
     }
 
     /// The frame that carries the request.

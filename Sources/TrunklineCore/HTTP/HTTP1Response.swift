@@ -40,6 +40,9 @@ public struct HTTP1Response: Sendable, Hashable {
         body = frame.body.part(message.content)
     }
 
+    /// Leaves the head alone.
+    mutating func empty() { (body, trailers) = (Bytes(), HTTP1Headers()) }
+
     /// The frame that carries the response, for `LoopbackServer` and its like.
     ///
     /// - Throws: `malformed` for a status, a reason or a field that would not be read as what it is.

@@ -1,7 +1,13 @@
 /// The responses of one link: which requests they answer, and how much of the one at hand was taken.
 struct HTTP1Responses: Sendable {
     /// What matters about a request for the length of its response (RFC 9112 §6.3).
-    private enum Question: Sendable { case ordinary, head, connect }
+    private struct Question: Sendable {
+        enum Method: Sendable { case ordinary, head, connect }
+
+        var method = Method.ordinary
+        /// It said `Connection: close`.
+        var isLast = false
+    }
 
     /// What is known of the response at hand.
     private struct Answer: Sendable {
@@ -34,12 +40,14 @@ struct HTTP1Responses: Sendable {
 
     private static let maximumInterim = 64
 
-    mutating func noteSent(_ type: UInt32) {
-        switch type {
-        case HTTP1Request.Method.headType: asked.append(.head)
-        case HTTP1Request.Method.connectType: asked.append(.connect)
-        default: asked.append(.ordinary)
-        }
+    mutating func noteSent(_ type: UInt32, isLast: Bool) {
+        let method: Question.Method =
+            switch type {
+            case HTTP1Request.Method.headType: .head
+            case HTTP1Request.Method.connectType: .connect
+            default: .ordinary
+            }
+        asked.append(Question(method: method, isLast: isLast))
     }
 
     mutating func decode(
@@ -87,9 +95,10 @@ struct HTTP1Responses: Sendable {
         }
         guard let (line, framing, end) = try readHead(input, limits) else { return nil }
         _ = asked.popFirst()
-        answer = Answer(status: line.status, headLength: end - start, endsLink: framing.endsLink(minor: line.minor))
+        let endsLink = question.isLast || framing.endsLink(minor: line.minor)
+        answer = Answer(status: line.status, headLength: end - start, endsLink: endsLink)
         let skipped = start
-        switch (question, line.status) {
+        switch (question.method, line.status) {
         case (.connect, 200...299):
             answer.endsLink = true
             return takeWhole(&input, answer.headLength, skipping: skipped)

@@ -3,6 +3,8 @@ struct HTTP1Server: FrameCodec {
     let limits: HTTP1Limits
     /// The types of the requests that have no response yet.
     private var unanswered = Deque<UInt32>()
+    /// The status of the reply of which parts have gone out, and not yet the last.
+    private var statusInParts: UInt32?
     private var section = HTTP1Section()
     private var place = Place.head
 
@@ -22,14 +24,19 @@ struct HTTP1Server: FrameCodec {
     var notesSent: Bool { true }
 
     mutating func noteSent(_ frame: Frame) {
+        if frame.kind == .part { return statusInParts = statusInParts ?? HTTP1Reply(frame, limits).status }
         if !(100..<200).contains(frame.status) { _ = unanswered.popFirst() }
+        statusInParts = nil
     }
 
     func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
-        guard frame.kind == .response else {
-            throw FrameError(.malformed, "a server sends nothing but whole responses, and no \(frame.kind)")
+        let (reply, method) = (HTTP1Reply(frame, limits), unanswered.first ?? 0)
+        switch (frame.kind, statusInParts) {
+        case (.response, nil): try HTTP1Encoding(reply.message(), limits).encode(responseTo: method, into: &output)
+        case (.response, let status), (.part, let status):
+            try reply.encodePart(behind: status, isLast: frame.kind == .response, to: method, into: &output)
+        default: throw FrameError(.malformed, "a server sends nothing but responses, and no \(frame.kind)")
         }
-        try HTTP1Encoding(frame.body, limits).encode(responseTo: unanswered.first ?? 0, into: &output)
     }
 
     mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {

@@ -94,7 +94,8 @@ extension Field {
         order: ByteOrder = .bigEndian
     ) -> Field { Field(.integer(name: name, default: `default`), width: width, order: order) }
 
-    /// What the body holds, `frame["contentType"]`; `default` is sent where the frame does not set it.
+    /// What the body holds, `frame["contentType"]`; `default` is sent where the frame does not set it. Every received frame
+    /// has it then, so a peer that says nothing says 0 (`ContentType.bytes`).
     public static func contentType<Value: WireInteger>(
         _ value: Value.Type,
         default: UInt64 = 0,

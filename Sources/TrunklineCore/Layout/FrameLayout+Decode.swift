@@ -14,8 +14,19 @@ extension FrameLayout: FrameCodec {
     /// there are none but that.
     public func ping(number: UInt64) -> Frame? {
         guard let type = roles.ping else { return nil }
+        return Frame(.ping, type: type, serial: reservedSerial(number))
+    }
+
+    /// A request of the role `closing`, without a body; `nil` when the layout has no such role.
+    public func closingFrame() -> Frame? {
+        guard !isServerSide, let type = roles.closing else { return nil }
+        return Frame(.request, type: type, serial: reservedSerial(0))
+    }
+
+    /// One of the serials that no request has, in turn, but for 0.
+    private func reservedSerial(_ number: UInt64) -> SerialNumber {
         let reserved = outbound.serial == nil ? 0 : roles.serials.lowerBound
-        return Frame(.ping, type: type, serial: reserved > 1 ? 1 + number % (reserved - 1) : 0)
+        return reserved > 1 ? 1 + number % (reserved - 1) : 0
     }
 
     /// A frame of the role `pong`, or `ping` when that has no type of its own, with the serial of `ping`; `nil` when the
@@ -46,7 +57,9 @@ extension FrameLayout: FrameCodec {
     /// Takes one frame from the front of `input`; `nil`, with nothing taken, when it is not complete.
     ///
     /// Throws `illegalLength`, `missingBody`, `unexpectedBytes`, `checksumMismatch`, `repetitionMismatch` or
-    /// `unknownType`; the first three as soon as the bytes at fault are there.
+    /// `unknownType`; the first three as soon as the bytes at fault are there. On the client's side, a frame with a serial
+    /// whose type no role explains is returned with the damage `unknownType` instead, and one without the body that
+    /// `requiringBody(inResponsesTo:)` asks for with `missingBody`: they end where their length says.
     public func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
         let plan = inbound
         guard input.count >= plan.header.count else {

@@ -53,7 +53,7 @@ extension FrameLayout {
             if let role = roles.name(of: frame.type, marks) { throw misuse(of: frame.type, by: role) }
             return frame.type
         case .push:
-            if let push = roles.push, !push.contains(frame.type) { throw misuse(of: frame.type, by: "no push") }
+            if let push = roles.push, !push.contains(frame.type) { throw misuse(of: frame.type, amongst: push) }
             return frame.type
         case .ping:
             if let type = frame.type != 0 ? frame.type : roles.ping { return type }
@@ -70,15 +70,27 @@ extension FrameLayout {
             if let marks, marks.goAway != nil || marks.kind != nil { return frame.type }
             if outbound.kind?.lists(.goAway) == true { return frame.type }
         }
-        throw FrameError(.unknownType, "the layout cannot say that a frame is a \(frame.kind)")
+        throw FrameError(.unknownType, "the layout cannot say that a frame is a \(frame.kind): it has no such role")
     }
 
+    @inline(never)
     private func misuse(of type: UInt32, by role: String) -> FrameError {
-        FrameError(.unknownType, "type 0x\(String(type, radix: 16)) is \(role) in this layout")
+        FrameError(.unknownType, "in this layout, type \(hexadecimal(type)) is \(role)")
+    }
+
+    @inline(never)
+    private func misuse(of type: UInt32, amongst pushes: ClosedRange<UInt32>) -> FrameError {
+        misuse(of: type, by: "no push: these have \(list(pushes))")
+    }
+
+    /// The types that a role has, in words.
+    func list(_ types: ClosedRange<UInt32>) -> String {
+        let first = hexadecimal(types.lowerBound)
+        return types.count == 1 ? "type \(first)" : "types \(first) to \(hexadecimal(types.upperBound))"
     }
 
     /// Refuses what would be lost without a word.
-    private func checkFields(of frame: borrowing Frame, _ plan: LayoutPlan) throws(FrameError) {
+    func checkFields(of frame: borrowing Frame, _ plan: LayoutPlan) throws(FrameError) {
         if frame.isRejection, plan.status == nil, marks?.failure == nil {
             throw FrameError(
                 .malformed,
@@ -116,7 +128,8 @@ extension Roles {
         // Where a response is known to be one, requests may have the types of pushes.
         if let marks, marks.tellsPushes { return nil }
         if let push, push.contains(type) { return "a push" }
-        if let goAway = marks?.goAway?.types, goAway.contains(UInt64(type)) { return "a goAway" }
+        // What is a goAway from the server may be our own farewell.
+        if let goAway = marks?.goAway?.types, goAway.contains(UInt64(type)), type != closing { return "a goAway" }
         return nil
     }
 }
@@ -202,7 +215,7 @@ extension LayoutPlan {
 extension LayoutPlan.Slot {
     @inline(never)
     fileprivate func misfit(_ code: FrameError.Code, _ name: String, _ value: UInt64) -> FrameError {
-        FrameError(code, "the \(name) \(value) does not fit in \(width) bytes")
+        FrameError(code, "\(name) \(value) does not fit in \(width == 1 ? "1 byte" : "\(width) bytes")")
     }
 }
 

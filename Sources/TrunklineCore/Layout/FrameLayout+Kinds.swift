@@ -3,7 +3,8 @@
 extension FrameLayout {
     /// The received `frame` as the protocol's marks say it is; `number` is what its kind field holds.
     ///
-    /// Throws `unknownType` for a frame that the protocol does not have, and `missingBody`.
+    /// A frame that the protocol does not have is damaged, and so is one without the body that it must have. Throws
+    /// `unknownType` where that could not be told from what follows.
     @inline(never)
     func classified(_ frame: consuming Frame, number: UInt64, _ marks: RoleMarks) throws(FrameError) -> Frame {
         var frame = frame
@@ -14,12 +15,27 @@ extension FrameLayout {
         frame.isRejection = frame.kind == .response && (statusFails || isFailure)
         if let judge = marks.kind, !isServerSide {
             guard let kind = judge(frame) else {
-                throw FrameError(.unknownType, "the protocol has no such frame: \(frame)")
+                return try damaged(frame, FrameError(.unknownType, "the role kind knows no such frame: \(frame)"))
             }
             frame.kind = kind
             frame.isRejection = kind == .response && (statusFails || isFailure)
         }
-        try check(frame, marks)
+        do throws(FrameError) {
+            try check(frame, marks)
+        } catch {
+            return try damaged(frame, error)
+        }
+        return frame
+    }
+
+    /// The received `frame`, with which only `error` is wrong: its end is known, so it costs no more than itself.
+    ///
+    /// But where responses match in order it cannot be told whether a frame of an unknown type is one: to be wrong would
+    /// give every later response to the wrong request. And a server has no use for what its clients must not send.
+    private func damaged(_ frame: borrowing Frame, _ error: FrameError) throws(FrameError) -> Frame {
+        guard !isServerSide, inbound.serial != nil || error.code == .missingBody else { throw error }
+        var frame = copy frame
+        frame.damage = error.code
         return frame
     }
 
@@ -33,7 +49,7 @@ extension FrameLayout {
         var isAnswer = false
         if let slot = inbound.kind {
             guard let listed = slot.kind(of: number) else {
-                throw FrameError(.unknownType, "the layout has no kind \(hexadecimal(number))")
+                throw FrameError(.unknownType, "the kind field holds \(hexadecimal(number)), which it does not list")
             }
             kind = listed
             isAnswer = kind == .response
@@ -65,7 +81,8 @@ extension FrameLayout {
     func marked(_ frame: borrowing Frame, _ marks: RoleMarks) throws(FrameError) -> Frame {
         var frame = copy frame
         guard frame.type & marks.typeBits == 0 else {
-            throw FrameError(.unknownType, "type \(hexadecimal(frame.type)) has a bit that is a mark in this layout")
+            let bits = hexadecimal(frame.type & marks.typeBits)
+            throw FrameError(.unknownType, "type \(hexadecimal(frame.type)) has bits that mark a role: \(bits)")
         }
         frame.type = try wireType(of: frame)
         if isServerSide {
@@ -103,8 +120,13 @@ extension FrameLayout {
         case .request, .response, .part: break
         case .push, .ping, .pong, .cancel, .goAway: return
         }
-        if let requests = marks.requests, !requests.contains(frame.type) {
-            throw FrameError(.unknownType, "the layout has no type \(hexadecimal(frame.type))")
+        if let requests = marks.requests, !requests.contains(frame.type), frame.type != roles.closing,
+            frame.kind != .part || marks.part?.types == nil
+        {
+            throw FrameError(
+                .unknownType,
+                "type \(hexadecimal(frame.type)) is none of the role requests (\(list(requests))), nor of another role"
+            )
         }
         guard frame.kind == .response, !frame.isRejection, frame.body.isEmpty else { return }
         if let bodies = marks.bodies, bodies.contains(frame.type) {

@@ -1,8 +1,10 @@
 extension FrameLayout {
     /// The same layout with these roles, in place of any it had. Roles that do not fit stop the program.
     ///
-    /// `ping`, `pong`, `cancel` and `goAway` go before `push` where it includes them. Frames that are made for sending
-    /// get the marks of what they are, so `frame.type` is the same in a request and in what belongs to it.
+    /// No type can have two of the roles `ping`, `pong`, `cancel`, `goAway` and `push`: give the closure `kind` a say where
+    /// one of them lies amid the pushes. `requests` may have them in its midst but not at its ends, and may share types with
+    /// `push` and `goAway` where something marks a response. Frames that are made for sending get the marks of what they
+    /// are, so `frame.type` is the same in a request and in what belongs to it.
     ///
     /// ```swift
     /// smpp.roles(ping: 0x15, response: .bit(31), goAway: 0x06)
@@ -21,13 +23,17 @@ extension FrameLayout {
     ///   - part: The types, or the mark, of a part of a response with more to come.
     ///   - goAway: The types, or the mark, by which the server says that it is about to go.
     ///   - retryAfter: The named field in which such a frame says for how long.
+    ///   - closing: The type of the last frame of a link that the client ends in good order, by which it takes leave
+    ///     (SMPP's unbind); its body is empty, and its serial is one of those below the requests' serials, 0 where there are
+    ///     none but that. It is a request, whose answer is not waited for. See `FrameCodec.closingFrame()`.
     ///   - success: The status, or range of them, of a response that is not a rejection; 0 unless given.
     ///   - failure: The mark of a response that is a rejection, besides its status.
     ///   - requests: The types that requests and their responses have. Others that no role explains are refused as
-    ///     `unknownType`, both ways; unless given, there are none.
+    ///     `unknownType`: to send one is an error, and one received is damaged (`Frame.damage`), which costs that frame
+    ///     alone, and the link only where responses match in order. Unless given, every type will do.
     ///   - serials: The serials for the client's requests, as many as the serial field holds; `1...` unless given.
     ///   - kind: Looks at a frame that the client received, whose `kind` is what the other roles say, and returns its
-    ///     kind; `nil` refuses it as `unknownType`. What it looks at is for the sender to set.
+    ///     kind; `nil` refuses it, as a type that is none of `requests`. What it looks at is for the sender to set.
     public func roles(
         ping: UInt32? = nil,
         pong: UInt32? = nil,
@@ -37,14 +43,17 @@ extension FrameLayout {
         part: some RoleMark = Int?.none,
         goAway: some RoleMark = Int?.none,
         retryAfter: RetryAfterField? = nil,
+        closing: UInt32? = nil,
         success: some RoleNumbers = Int?.none,
         failure: Role? = nil,
         requests: some RoleNumbers = Int?.none,
         serials: some RoleNumbers = Int?.none,
-        kind: (@Sendable (Frame) -> Frame.Kind?)? = nil
+        kind: (@Sendable (Frame) -> Frame.Kind?)? = nil,
+        file: StaticString = #fileID,
+        line: UInt = #line
     ) -> FrameLayout {
-        do throws(LayoutError) {
-            return try validatingRoles(
+        LayoutError.stopping(file, line) { () throws(LayoutError) in
+            try validatingRoles(
                 ping: ping,
                 pong: pong,
                 push: push,
@@ -53,14 +62,13 @@ extension FrameLayout {
                 part: part,
                 goAway: goAway,
                 retryAfter: retryAfter,
+                closing: closing,
                 success: success,
                 failure: failure,
                 requests: requests,
                 serials: serials,
                 kind: kind
             )
-        } catch {
-            fatalError("FrameLayout: \(error)")
         }
     }
 
@@ -74,6 +82,7 @@ extension FrameLayout {
         part: some RoleMark = Int?.none,
         goAway: some RoleMark = Int?.none,
         retryAfter: RetryAfterField? = nil,
+        closing: UInt32? = nil,
         success: some RoleNumbers = Int?.none,
         failure: Role? = nil,
         requests: some RoleNumbers = Int?.none,
@@ -89,6 +98,7 @@ extension FrameLayout {
             part: part.markOfRole,
             goAway: goAway.markOfRole,
             retryAfter: retryAfter,
+            closing: closing,
             success: success.numbersOfRole,
             failure: failure,
             requests: requests.numbersOfRole,
@@ -103,17 +113,19 @@ extension FrameLayout {
     }
 
     /// The same layout, which refuses a successful response to a request of one of `types` as `missingBody` when it has
-    /// no body; both ways. For layouts whose bodies may otherwise be empty.
-    public func requiringBody(inResponsesTo types: some RoleNumbers) -> FrameLayout {
-        do throws(LayoutError) {
-            let plans = [requestPlan.type, responsePlan.type]
-            let bodies = try Roles.codes("bodies", types.numbersOfRole, in: plans, "type")
-            var layout = self
-            layout.marks = RoleMarks(marks, bodies: bodies)
-            return layout
-        } catch {
-            fatalError("FrameLayout: \(error)")
+    /// no body: one received is damaged (`Frame.damage`), which costs its request alone. For layouts whose bodies may
+    /// otherwise be empty. Types that do not fit stop the program.
+    public func requiringBody(
+        inResponsesTo types: some RoleNumbers,
+        file: StaticString = #fileID,
+        line: UInt = #line
+    ) -> FrameLayout {
+        let slots = [requestPlan.type, responsePlan.type]
+        var layout = self
+        layout.marks = LayoutError.stopping(file, line) { () throws(LayoutError) in
+            RoleMarks(marks, bodies: try Roles.codes("bodies", types.numbersOfRole, in: slots, "type"))
         }
+        return layout
     }
 
     var requestPlan: LayoutPlan { isServerSide ? inbound : outbound }

@@ -30,28 +30,32 @@ public struct FrameLayout: Sendable {
     /// The largest whole frame in bytes, header and trailer included; 16 MiB unless set.
     ///
     /// Holds both ways: a longer frame is refused as `illegalLength`, when received as soon as its length is there.
-    /// Not less than a frame without a body has.
+    /// Not less than a frame without a body has. Above `ClientOptions.Inbound.maximumUndecoded` (256 MiB), raise that too:
+    /// a client ends a link on which more than that is no complete frame.
     public var maximumFrameSize = 16 * 1024 * 1024 {
         didSet { applyLimit() }
     }
 
     /// A layout of `fields` in this order. Fields that do not make a layout stop the program, with a message that names
     /// the field; see `init(validating:)`.
-    public init(@LayoutBuilder _ fields: () -> [Field]) {
-        do throws(LayoutError) {
-            try self.init(validating: fields())
-        } catch {
-            fatalError("FrameLayout: \(error)")
-        }
+    public init(
+        @LayoutBuilder _ fields: () -> [Field],
+        file: StaticString = #fileID,
+        line: UInt = #line
+    ) {
+        self = LayoutError.stopping(file, line) { () throws(LayoutError) in try FrameLayout(validating: fields()) }
     }
 
     /// A layout in which frames to the server have the fields of `request` and frames from it those of `response`, pings
     /// and pushes included. Fields that do not make a layout stop the program; see `init(validatingRequest:response:)`.
-    public init(@LayoutBuilder request: () -> [Field], @LayoutBuilder response: () -> [Field]) {
-        do throws(LayoutError) {
-            try self.init(validatingRequest: request(), response: response())
-        } catch {
-            fatalError("FrameLayout: \(error)")
+    public init(
+        @LayoutBuilder request: () -> [Field],
+        @LayoutBuilder response: () -> [Field],
+        file: StaticString = #fileID,
+        line: UInt = #line
+    ) {
+        self = LayoutError.stopping(file, line) { () throws(LayoutError) in
+            try FrameLayout(validatingRequest: request(), response: response())
         }
     }
 

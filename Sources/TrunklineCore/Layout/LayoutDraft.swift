@@ -80,7 +80,10 @@ struct LayoutDraft {
             default: 1...8
             }
         guard widths.contains(field.width) else {
-            throw LayoutError(name, "it can be \(widths.lowerBound) to \(widths.upperBound) bytes wide")
+            throw LayoutError(
+                name,
+                "it can be \(widths.lowerBound) to \(widths.upperBound) bytes wide, not \(field.width)"
+            )
         }
     }
 
@@ -113,14 +116,16 @@ struct LayoutDraft {
             kind = LayoutPlan.KindSlot(slot: slot, numbers: numbers)
         case .integer(let key, let initial):
             try checkName(key, name)
-            guard initial <= slot.maximum else { throw LayoutError(name, "its default \(initial) does not fit") }
+            guard initial <= slot.maximum else {
+                throw LayoutError(name, "its default \(initial) is above \(slot.maximum)")
+            }
             named.append(LayoutPlan.NamedSlot(name: key, initial: initial, slot: slot))
         case .bytes(let key, let initial):
             try checkName(key, name)
             named.append(LayoutPlan.NamedSlot(name: key, isBytes: true, slot: slot))
             guard let initial else { break }
             guard initial.count == slot.width else {
-                throw LayoutError(name, "its default has \(initial.count) bytes")
+                throw LayoutError(name, "its default has \(initial.count) bytes, not \(slot.width)")
             }
             return initial
         case .checksum(let checksum, let scope):
@@ -149,8 +154,8 @@ struct LayoutDraft {
         let needed: Frame.Kind = direction == .request ? .request : .response
         if numbers[needed] == nil { throw LayoutError(name, "it lists no number for a \(needed)") }
         if Set(numbers.values).count < numbers.count { throw LayoutError(name, "two kinds have the same number") }
-        for number in numbers.values where number > slot.maximum {
-            throw LayoutError(name, "the number \(number) does not fit")
+        for (kind, number) in numbers where number > slot.maximum {
+            throw LayoutError(name, "the number \(number) of a \(kind) is above \(slot.maximum)")
         }
     }
 
@@ -161,7 +166,7 @@ struct LayoutDraft {
         _ name: String
     ) throws(LayoutError) {
         guard slot.width == original.width else {
-            throw LayoutError(name, "it repeats a \(what) that is \(original.width) bytes wide")
+            throw LayoutError(name, "the \(what) that it repeats is \(original.width) bytes wide")
         }
         let repetition = LayoutPlan.Repetition(what: what, slot: slot, original: original)
         if slot.isInTrailer { lateRepetitions.append(repetition) } else { earlyRepetitions.append(repetition) }
@@ -185,11 +190,15 @@ struct LayoutDraft {
     }
 
     private func checkBodySizes(_ name: String) throws(LayoutError) {
+        guard bodySizes != noNumbers else { throw LayoutError(name, "a size is negative") }
         guard bodySizes.lowerBound <= 65535 else {
             throw LayoutError(name, "the smallest size can be at most 65535")
         }
         guard bodySizes.upperBound >= UInt64(max(0, -lengthOfEmpty)) else {
-            throw LayoutError(name, "the length cannot say a body of \(bodySizes.upperBound) bytes or less")
+            throw LayoutError(
+                name,
+                "the length is \(-lengthOfEmpty) less than the body, so that must have as many bytes"
+            )
         }
         let least = Int(bodySizes.lowerBound) + lengthOfEmpty
         guard least <= 0 || isVarint || UInt64(least) <= length.maximum else {

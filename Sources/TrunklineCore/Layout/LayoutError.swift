@@ -23,6 +23,19 @@ public struct LayoutError: Error, Hashable, Sendable, CustomStringConvertible {
         }
     }
 
+    /// What `body` returns; an error stops the program, as a mistake of the caller at `file` and `line`.
+    static func stopping<Result>(
+        _ file: StaticString,
+        _ line: UInt,
+        _ body: () throws(LayoutError) -> Result
+    ) -> Result {
+        do throws(LayoutError) {
+            return try body()
+        } catch {
+            fatalError("FrameLayout: \(error)", file: file, line: line)
+        }
+    }
+
     /// The field and what is wrong with it.
     public var description: String { "\(field): \(message)" }
 }

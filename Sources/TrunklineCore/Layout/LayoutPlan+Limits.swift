@@ -5,7 +5,7 @@ extension LayoutPlan.Limits {
         if bodySizes.lowerBound > 0, empty >= 0, value == UInt64(empty) { return illegalBody(0) }
         return FrameError(
             .illegalLength,
-            "the length is \(value), not within \(lengths.lowerBound)–\(lengths.upperBound)"
+            "the length is \(value), not within \(lengths.lowerBound)–\(lengths.upperBound); \(limit)"
         )
     }
 
@@ -13,6 +13,8 @@ extension LayoutPlan.Limits {
     func illegalBody(_ size: Int) -> FrameError {
         let (least, most) = (bodySizes.lowerBound, bodySizes.upperBound)
         let code: FrameError.Code = size == 0 && least > 0 ? .missingBody : .illegalLength
-        return FrameError(code, "the body has \(size) bytes, not within \(least)–\(most)")
+        return FrameError(code, "the body has \(size) bytes, not within \(least)–\(most); \(limit)")
     }
+
+    private var limit: String { "a frame may have \(frameSize) bytes (maximumFrameSize)" }
 }

@@ -12,7 +12,13 @@ extension LayoutPlan {
         _ limits: Limits
     ) throws(FrameError) -> Parts? {
         try checkVariable(headerConstants.filter { $0.upperBound <= length.offset }, of: bytes, extra: 0)
-        guard let (value, width) = try varint(in: bytes, order, limits) else { return nil }
+        let (value, width): (UInt64, Int)
+        switch bytes.varint(at: length.offset, order, upTo: limits.lengths.upperBound) {
+        case .whole(let number, let count): (value, width) = (number, count)
+        case .incomplete: return nil
+        case .aboveMaximum: throw FrameError(.illegalLength, "the length is above \(limits.lengths.upperBound)")
+        case .endless: throw FrameError(.illegalLength, "the length has more than ten bytes")
+        }
         guard limits.lengths.contains(value) else { throw limits.illegalLength(value, lengthOfEmpty) }
         let extra = width - 1
         let body = Int(value) - lengthOfEmpty - (countsItself ? extra : 0)
@@ -34,26 +40,6 @@ extension LayoutPlan {
     ) throws(FrameError) {
         let there = 0..<max(0, bytes.byteCount - extra)
         try checkConstants(ranges.map { $0.clamped(to: there) }, of: header, in: bytes, at: extra)
-    }
-
-    /// The length and how many bytes it takes; `nil` when they are not all there yet.
-    private func varint(
-        in bytes: borrowing RawSpan,
-        _ order: ByteOrder,
-        _ limits: Limits
-    ) throws(FrameError) -> (value: UInt64, width: Int)? {
-        var value: UInt64 = 0
-        for index in 0..<10 {
-            guard length.offset + index < bytes.byteCount else { return nil }
-            let byte = unsafe bytes.unsafeLoad(fromByteOffset: length.offset + index, as: UInt8.self)
-            let bits = UInt64(byte & 0x7f)
-            // Refused before a bit could be lost: the limit is far below 64 bits.
-            if index == 9, order == .littleEndian, bits > 0 { break }
-            value = order == .littleEndian ? value | bits << UInt64(7 * index) : value << 7 | bits
-            if value > limits.lengths.upperBound { throw limits.illegalLength(value, lengthOfEmpty) }
-            if byte & 0x80 == 0 { return (value, index + 1) }
-        }
-        throw FrameError(.illegalLength, "the length has more than ten bytes")
     }
 
     /// Appends the header of a frame with `bodySize` bytes of body, which is within the limits, to `output`; returns how

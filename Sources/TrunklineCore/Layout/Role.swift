@@ -39,8 +39,15 @@ extension RoleMark where Self == Role {
     }
 
     /// The numbers of a named field. The lowest is sent where the frame's own number is not one of them.
-    public static func field(_ name: String, _ numbers: some RoleNumbers) -> Role {
-        guard let numbers = numbers.numbersOfRole else { fatalError("a role needs numbers of the field \"\(name)\"") }
+    public static func field(
+        _ name: String,
+        _ numbers: some RoleNumbers,
+        file: StaticString = #fileID,
+        line: UInt = #line
+    ) -> Role {
+        guard let numbers = numbers.numbersOfRole else {
+            fatalError("a role needs numbers of the field \"\(name)\"", file: file, line: line)
+        }
         return Role(.field(name), .numbers(numbers))
     }
 }
@@ -103,17 +110,17 @@ extension Role {
             if numbers.contains(old) == isMarked { return }
             // A number that says something else is the caller's own, unless it is none at all.
             guard isMarked, place != .type || old == 0 else {
-                let what = isMarked ? "is not \(role)" : "is \(role)"
-                throw FrameError(.unknownType, "\(name) \(hexadecimal(old)) \(what) in this layout")
+                let (number, what) = ("\(name) \(hexadecimal(old))", isMarked ? "is not that of" : "is that of")
+                throw FrameError(.unknownType, "\(number) \(what) \(role) in this layout")
             }
             set(numbers.lowerBound, in: &frame)
         }
     }
 
-    private var name: String {
+    var name: String {
         switch place {
-        case .type: "type"
-        case .field(let name): "the \(name)"
+        case .type: "the type"
+        case .field(let name): "\(name)"
         }
     }
 

@@ -28,10 +28,7 @@ final class RoleMarks: Sendable {
         try Roles.check(list.part, "part", in: [response], typeBits)
         try Roles.check(list.goAway, "goAway", in: [response], typeBits)
         try Roles.check(list.failure, "failure", in: [response], typeBits)
-        try Roles.checkDistinct([
-            ("response", list.response), ("push", list.push), ("part", list.part), ("goAway", list.goAway),
-            ("failure", list.failure),
-        ])
+        try Roles.checkDistinct(list.marks)
         self.response = list.response
         push = list.push?.types == nil ? list.push : nil
         part = list.part
@@ -40,7 +37,7 @@ final class RoleMarks: Sendable {
         requests = try Roles.codes("requests", list.requests, in: [request.type, response.type], "type")
         bodies = nil
         kind = list.kind
-        tellsPushes = list.response != nil || response.kind?.lists(.push) == true
+        tellsPushes = list.tellsPushes(in: response)
         self.typeBits = typeBits
         retryAfter = list.retryAfter
         if let hint = list.retryAfter {
@@ -70,12 +67,8 @@ final class RoleMarks: Sendable {
 extension Roles {
     /// The bits of the type that roles take for themselves, all of which it has.
     static func typeBits(of list: RoleList, _ slots: [LayoutPlan.Slot?]) throws(LayoutError) -> UInt32 {
-        let marks = [
-            ("response", list.response), ("push", list.push), ("part", list.part), ("goAway", list.goAway),
-            ("failure", list.failure),
-        ]
         var bits: UInt32 = 0
-        for (role, mark) in marks {
+        for (role, mark) in list.marks {
             guard let mark, case .type = mark.place, case .bit(let bit, _) = mark.test else { continue }
             for slot in slots {
                 guard let slot else { throw LayoutError("role \(role)", "the layout has no type field") }
@@ -116,9 +109,8 @@ extension Roles {
                 try check(bit, role, in: slot, name)
             case .numbers(let numbers):
                 if mark.types != nil { _ = try codes(role, numbers, in: [slot], name, typeBits) }
-                guard numbers.lowerBound <= slot.maximum else {
-                    throw LayoutError("role \(role)", "it does not fit the \(name) field's \(slot.width) bytes")
-                }
+                if numbers == noNumbers { throw LayoutError("role \(role)", "a number is negative or above 64 bits") }
+                guard numbers.lowerBound <= slot.maximum else { throw misfit(numbers.lowerBound, role, slot, name) }
             }
         }
     }
@@ -130,7 +122,7 @@ extension Roles {
         _ name: String
     ) throws(LayoutError) {
         guard (0..<8 * slot.width).contains(bit) else {
-            throw LayoutError("role \(role)", "the \(name) field has the bits 0 to \(8 * slot.width - 1)")
+            throw LayoutError("role \(role)", "the \(name) field has the bits 0 to \(8 * slot.width - 1), not \(bit)")
         }
     }
 
@@ -141,7 +133,7 @@ extension Roles {
         in plan: LayoutPlan
     ) throws(LayoutError) -> LayoutPlan.Slot {
         guard let named = plan.named.first(where: { $0.name == field }) else {
-            throw LayoutError("role \(role)", "the layout has no field \"\(field)\"")
+            throw LayoutError("role \(role)", "the \(plan.direction) layout has no field \"\(field)\"")
         }
         guard !named.isBytes else { throw LayoutError("role \(role)", "the field \"\(field)\" is not an integer") }
         return named.slot

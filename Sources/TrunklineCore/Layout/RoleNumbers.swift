@@ -12,8 +12,8 @@ extension RoleNumbers {
 }
 
 extension RoleNumbers where Self: BinaryInteger {
-    /// The number alone. It must not be negative.
-    public var numbersOfRole: ClosedRange<UInt64>? { numberOfRole(self)...numberOfRole(self) }
+    /// The number alone. A layout refuses one that is negative.
+    public var numbersOfRole: ClosedRange<UInt64>? { UInt64(exactly: self).map { $0...$0 } ?? noNumbers }
 }
 
 extension Int: RoleNumbers {}
@@ -24,14 +24,17 @@ extension UInt64: RoleNumbers {}
 
 extension ClosedRange: RoleMark where Bound: BinaryInteger {}
 extension ClosedRange: RoleNumbers where Bound: BinaryInteger {
-    /// Both ends. They must not be negative.
-    public var numbersOfRole: ClosedRange<UInt64>? { numberOfRole(lowerBound)...numberOfRole(upperBound) }
+    /// Both ends. A layout refuses those that are negative.
+    public var numbersOfRole: ClosedRange<UInt64>? {
+        guard let lower = UInt64(exactly: lowerBound), let upper = UInt64(exactly: upperBound) else { return noNumbers }
+        return lower...upper
+    }
 }
 
 extension PartialRangeFrom: RoleMark where Bound: BinaryInteger {}
 extension PartialRangeFrom: RoleNumbers where Bound: BinaryInteger {
-    /// From the lower end on. It must not be negative.
-    public var numbersOfRole: ClosedRange<UInt64>? { numberOfRole(lowerBound)...UInt64.max }
+    /// From the lower end on. A layout refuses one that is negative.
+    public var numbersOfRole: ClosedRange<UInt64>? { UInt64(exactly: lowerBound).map { $0...UInt64.max } ?? noNumbers }
 }
 
 extension Optional: RoleMark where Wrapped: RoleMark {
@@ -43,7 +46,6 @@ extension Optional: RoleNumbers where Wrapped: RoleNumbers {
     public var numbersOfRole: ClosedRange<UInt64>? { flatMap(\.numbersOfRole) }
 }
 
-private func numberOfRole(_ number: some BinaryInteger) -> UInt64 {
-    guard let number = UInt64(exactly: number) else { fatalError("a role cannot be the number \(number)") }
-    return number
-}
+/// Stands for numbers that are negative or have more than 64 bits, so that who made them can be told of the role. No
+/// protocol has a range of this one number.
+let noNumbers: ClosedRange<UInt64> = .max - 1 ... .max - 1

@@ -4,6 +4,7 @@ struct Roles: Sendable {
     /// `nil` where a pong has the type of a ping.
     var pong: UInt32?
     var cancel: UInt32?
+    var closing: UInt32?
     var push: ClosedRange<UInt32>?
     var success: ClosedRange<UInt32> = 0...0
     var serials: ClosedRange<SerialNumber> = 1...SerialNumber.max
@@ -19,11 +20,17 @@ struct RoleList: Sendable {
     var part: Role?
     var goAway: Role?
     var retryAfter: RetryAfterField?
+    var closing: UInt32?
     var success: ClosedRange<UInt64>?
     var failure: Role?
     var requests: ClosedRange<UInt64>?
     var serials: ClosedRange<UInt64>?
     var kind: (@Sendable (Frame) -> Frame.Kind?)?
+
+    /// The marks that tell two frames apart, by the names of their roles.
+    var marks: [(role: String, mark: Role?)] {
+        [("response", response), ("push", push), ("part", part), ("goAway", goAway), ("failure", failure)]
+    }
 
     var hasMarks: Bool {
         let isPushMark = if let push { push.types == nil } else { false }
@@ -48,14 +55,15 @@ extension Roles {
         ping = try Roles.single("ping", list.ping, in: types, typeBits)
         pong = try Roles.single("pong", list.pong, in: types, typeBits)
         cancel = try Roles.single("cancel", list.cancel, in: [request.type], typeBits)
+        closing = try Roles.single("closing", list.closing, in: [request.type], typeBits)
         if pong != nil, ping == nil { throw LayoutError("role pong", "there is no role ping for it to answer") }
         if pong == ping { pong = nil }
-        if ping != nil, ping == cancel { throw LayoutError("role cancel", "it is the same as the role ping") }
-        if cancel != nil, pong == cancel { throw LayoutError("role cancel", "it is the same as the role pong") }
+        try list.checkTypes(tellsPushes: list.tellsPushes(in: response))
         if cancel != nil, request.serial == nil {
             throw LayoutError("role cancel", "the layout has no serial field to say which request")
         }
-        for (role, number) in [("ping", ping), ("pong", pong), ("cancel", cancel)] where number != nil {
+        let bodiless = [("ping", ping), ("pong", pong), ("cancel", cancel), ("closing", closing)]
+        for (role, number) in bodiless where number != nil {
             guard max(request.bodySizes.lowerBound, response.bodySizes.lowerBound) == 0 else {
                 throw LayoutError("role \(role)", "its frames have no body, but the layout asks for one")
             }
@@ -90,7 +98,7 @@ extension Roles {
         let fitting = try fit(role, range, in: slots, field)
         let codes = UInt32(fitting.lowerBound)...UInt32(fitting.upperBound)
         if codes.lowerBound & marked != 0 {
-            throw LayoutError("role \(role)", "the number has a bit that is another role's mark")
+            throw LayoutError("role \(role)", "\(hexadecimal(codes.lowerBound)) has a bit that is another role's mark")
         }
         return codes
     }
@@ -103,13 +111,24 @@ extension Roles {
         _ field: String
     ) throws(LayoutError) -> ClosedRange<UInt64> {
         var upper = range.upperBound
+        if range == noNumbers { throw LayoutError("role \(role)", "a number is negative or above 64 bits") }
         for slot in slots {
             guard let slot else { throw LayoutError("role \(role)", "the layout has no \(field) field") }
             if range.upperBound == .max { upper = min(upper, slot.maximum) }
             guard range.lowerBound <= upper, upper <= slot.maximum else {
-                throw LayoutError("role \(role)", "it does not fit the \(field) field's \(slot.width) bytes")
+                throw misfit(range.lowerBound <= slot.maximum ? range.upperBound : range.lowerBound, role, slot, field)
             }
         }
         return range.lowerBound...upper
+    }
+
+    static func misfit(
+        _ number: UInt64,
+        _ role: String,
+        _ slot: LayoutPlan.Slot,
+        _ field: String
+    ) -> LayoutError {
+        let size = slot.width == 1 ? "1 byte" : "\(slot.width) bytes"
+        return LayoutError("role \(role)", "\(hexadecimal(number)) does not fit the \(field) field, which has \(size)")
     }
 }

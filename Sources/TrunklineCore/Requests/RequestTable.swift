@@ -40,6 +40,8 @@ package struct RequestTable<Waiter> {
     @usableFromInline var serials: SerialAllocator?
     /// In-order matching: whose response comes next.
     @usableFromInline var order = ResponseOrder()
+    /// In-order matching: where the latest request is that nothing may follow before it is answered; 0 for none yet.
+    @usableFromInline var heldBehind: OutboundPosition = 0
     @usableFromInline let quarantine: Duration
     /// Requests at positions before this one, if it is not 0, went out on links that take no new ones any more.
     @usableFromInline package internal(set) var retiredEnd: OutboundPosition = 0

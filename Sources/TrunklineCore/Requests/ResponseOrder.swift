@@ -54,18 +54,39 @@ package struct ResponseOrder: Sendable {
         return nil
     }
 
-    /// Drops the place of a request of which nothing was sent.
-    ///
-    /// It is found by halving and taken out later, together with others: when thousands of requests that wait for a
-    /// link end together, the loop must not look through all of them for each.
-    mutating func drop(_ position: OutboundPosition) {
+    /// The place of the latest request; `nil` when its response has come, nothing of it was sent, or its link is not the
+    /// present one any more.
+    @inlinable
+    var last: OutboundPosition? {
+        guard let place = places.last, !place.isDropped else { return nil }
+        return place.position
+    }
+
+    /// The latest request before `unstarted` whose response has not come; `nil` when there is none.
+    func latest(before unstarted: OutboundPosition) -> Ticket? {
+        var end = index(of: unstarted)
+        while end > 0, places[end - 1].isDropped { end -= 1 }
+        return end == 0 ? nil : places[end - 1].ticket
+    }
+
+    /// How many places are before `position`.
+    private func index(of position: OutboundPosition) -> Int {
         var (low, high) = (0, places.count)
         while low < high {
             let middle = (low + high) / 2
             if places[middle].position < position { low = middle + 1 } else { high = middle }
         }
-        guard low < places.count, places[low].position == position, !places[low].isDropped else { return }
-        places[low].isDropped = true
+        return low
+    }
+
+    /// Drops the place of a request of which nothing was sent.
+    ///
+    /// It is found by halving and taken out later, together with others: when thousands of requests that wait for a
+    /// link end together, the loop must not look through all of them for each.
+    mutating func drop(_ position: OutboundPosition) {
+        let index = index(of: position)
+        guard index < places.count, places[index].position == position, !places[index].isDropped else { return }
+        places[index].isDropped = true
         droppedCount += 1
         if droppedCount > places.count / 2 + 16 { removeAll { _ in false } }
     }

@@ -3,7 +3,7 @@
 /// | The request | `.never` | `.ifUnsent` | `.idempotent` |
 /// |---|---|---|---|
 /// | waits for the first link | waits | waits | waits |
-/// | loses its link before its first byte was written | `connectionLost`, `notSent` | goes out on the next link | goes out on the next link |
+/// | loses its link before its first byte was written, queued or waiting for its turn | `connectionLost`, `notSent` | goes out on the next link | goes out on the next link |
 /// | is queued for a link that takes no new requests any more (`goAway`, another endpoint) | goes out on the next link | goes out on the next link | goes out on the next link |
 /// | loses its link (`connectionLost`, `protocolViolation`) after that | fails, `unknown` | fails, `unknown` | is sent again after a back-off |
 /// | finds no server within `options.reconnecting.maximumAttempts` (`unavailable`) | fails, `notSent` | fails, `notSent` | waits again after a back-off |
@@ -12,7 +12,8 @@
 /// Whatever the policy, a request has one deadline, counted from the call, and once its caller has given it up it is
 /// never sent again. A request that was written once and is given up before it is written again has the fate `unknown`.
 public enum RetryPolicy: Sendable, Hashable {
-    /// Never: a request belongs to the link that it was queued for.
+    /// Never: a request belongs to the link that there is when it is made, also while it waits for its turn
+    /// (`maximumInFlight`, `highWatermark`), or else to the next one.
     case never
 
     /// As long as no byte of it was written. The default, for nothing is done twice by it.

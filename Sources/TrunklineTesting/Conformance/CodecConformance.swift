@@ -33,7 +33,8 @@ public struct CodecConformance: Sendable {
     let maximumFrameSize: Int
 
     /// The same protocol with a limit at least twice as high, to make frames with that are too large for the codec; set
-    /// for layouts. Without it, lengths are only raised by damage.
+    /// for layouts. Without it, lengths are only raised by damage, and by samples that are `refused` with `illegalLength`:
+    /// headers of frames that are too large, one for each side.
     public var relaxed: (any FrameCodec)?
     /// Whether `serverSide()` decodes requests and encodes responses; true unless set. Without, requests are encoded and
     /// not decoded, and what the server sends must be given as bytes.
@@ -60,7 +61,15 @@ public struct CodecConformance: Sendable {
     ///   - codec: The protocol as a client sees it, as it is before anything was decoded.
     ///   - samples: Frames, or bytes, of every kind that the protocol has.
     ///   - maximumFrameSize: The size of the largest whole frame that the codec takes, in bytes on the wire.
-    public init(of codec: some FrameCodec, samples: [Sample], maximumFrameSize: Int) {
+    ///   - file, line: Named when the program is stopped for a size that no frame has.
+    public init(
+        of codec: some FrameCodec,
+        samples: [Sample],
+        maximumFrameSize: Int,
+        file: StaticString = #fileID,
+        line: UInt = #line
+    ) {
+        require(maximumFrameSize > 0, "CodecConformance: maximumFrameSize \(maximumFrameSize)", file, line)
         client = codec
         server = codec.serverSide()
         self.samples = samples

@@ -22,6 +22,9 @@ extension ConformanceRun {
         let alone = feed(halves, to: side, sent: stream.sent, ends: ends, as: "\(stream.name) in halves")
         // What goes wrong without a copy is a matter of splits.
         guard alone.frames == stream.frames, alone.refusal == nil else { return true }
+        let cut = [other.bytes.dropLast(), other.bytes.suffix(1)]
+        let otherAlone = feed(cut, to: side, sent: other.sent, ends: other.endsWithConnection, as: "\(other.name) cut")
+        guard otherAlone.frames == other.frames, otherAlone.refusal == nil else { return true }
         var first = feed([stream.bytes[..<middle]], to: side, sent: stream.sent, as: "half of \(stream.name)")
         let copy = first
         var second = feed([other.bytes.dropLast()], to: side, sent: other.sent, as: "\(other.name) but for a byte")

@@ -35,7 +35,7 @@ extension ConformanceRun {
         }
         let header = largest.flatMap { checkLargest($0, frame, sample, name) }
         guard let relaxed = kit.relaxed else {
-            skip("a length above the limit is refused before its body is awaited: set `relaxed`, or give such a header")
+            if !refusesLength(sample.receiver) { skip(Self.howToCheckLengths(sample.receiver, limit)) }
             return true
         }
         let other = sample.receiver == .client ? relaxed.serverSide() : relaxed
@@ -43,6 +43,22 @@ extension ConformanceRun {
             checkRefusal(of: bytes, header, sample, name)
         }
         return true
+    }
+
+    /// Whether a sample is refused for its length: then `checkRefusals` looks after that.
+    private func refusesLength(_ side: Side) -> Bool {
+        kit.samples.contains { sample in
+            guard case .refused(_, .illegalLength?) = sample.content else { return false }
+            return sample.receiver == side
+        }
+    }
+
+    private static func howToCheckLengths(_ side: Side, _ limit: Int) -> String {
+        let sample = ".refused(bytes, with: .illegalLength, receivedBy: .\(side))"
+        return
+            "whether the \(side) refuses a length above the limit before its body is there: set `relaxed` to the same "
+            + "codec with a limit of at least \(limit <= .max / 2 ? 2 * limit : limit) bytes, or add the sample \(sample) "
+            + "where `bytes` is a header that announces more than \(limit) bytes"
     }
 
     /// How many bytes `frame` has besides its body, if that can be anything.

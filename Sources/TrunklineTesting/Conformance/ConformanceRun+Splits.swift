@@ -42,7 +42,7 @@ extension ConformanceRun {
         guard link.fault == nil else { return }
         let expected = stream.frames(within: count)
         if let refusal = link.refusal {
-            violate(.truncation, "decode of \(what) threw \(refusal), but the frame was merely incomplete", prefix)
+            violate(.truncation, "decode of \(what) threw \(refusal) instead of waiting for the rest", prefix)
         } else if link.frames.count > expected.count {
             violate(
                 .truncation,

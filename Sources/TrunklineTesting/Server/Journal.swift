@@ -32,7 +32,7 @@ extension LoopbackServer {
         public internal(set) var malformedCount = 0
         /// Why the last of those was closed.
         public internal(set) var lastMalformation: FrameError?
-        /// Frames of ours that the codec could not encode. They were not sent.
+        /// Frames of ours that the codec could not encode. They were not sent, and their connections were closed.
         public internal(set) var unencodableCount = 0
         /// Why the last of those could not be encoded.
         public internal(set) var lastEncodingFailure: FrameError?

@@ -116,17 +116,18 @@ extension LoopbackServer: TransportHandler {
     /// Encodes `frame` to be written at the end of the turn. Returns whether it could be encoded.
     @discardableResult
     func send(_ frame: Frame, on link: ServerLink) -> Bool {
-        encode { () throws(FrameError) in try link.append(frame) } && markDirty(link)
+        encode(on: link) { () throws(FrameError) in try link.append(frame) } && markDirty(link)
     }
 
-    /// Runs `body` and takes note of its failure.
-    func encode(_ body: () throws(FrameError) -> Void) -> Bool {
+    /// Runs `body`. If it fails, takes note of that and closes the link, so that nobody waits for what does not come.
+    func encode(on link: ServerLink, _ body: () throws(FrameError) -> Void) -> Bool {
         do throws(FrameError) {
             try body()
             return true
         } catch {
             record.unencodableCount += 1
             record.lastEncodingFailure = error
+            finish(link)
             return false
         }
     }

@@ -112,7 +112,7 @@ extension LoopbackServer {
         if case .whole = program.writing {
             isEncoded = send(frame, on: link)
         } else {
-            isEncoded = encode { () throws(FrameError) in emit(try link.encoded(frame), program, link) }
+            isEncoded = encode(on: link) { () throws(FrameError) in emit(try link.encoded(frame), program, link) }
         }
         if isEncoded, frame.kind == .response { record.replyCount += 1 }
     }
@@ -133,7 +133,9 @@ extension LoopbackServer {
             return emit([UInt8](repeating: 0xFF, count: 64), program, link)
         }
         let frame = reply(Frame(.response), to: program.request, echoing: false, on: link)
-        _ = encode { () throws(FrameError) in emit(try layout.headerWithAbsurdLength(of: frame), program, link) }
+        _ = encode(on: link) { () throws(FrameError) in
+            emit(try layout.headerWithAbsurdLength(of: frame), program, link)
+        }
     }
 
     // MARK: Later

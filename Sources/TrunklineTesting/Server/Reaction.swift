@@ -3,7 +3,12 @@ public import Trunkline
 /// What a `LoopbackServer` does about a request: reply, reply late, twice or wrongly, push, fall silent, hang up.
 ///
 /// A value that the server's handler returns. The server performs it on its event loop with timers, never with tasks, so
-/// that a simulation is reproducible. Everything that reactions to one batch of requests write goes out in one write.
+/// that a simulation is reproducible. Everything that reactions to one batch of requests write goes out in one write. What
+/// the codec cannot encode closes the connection, so that a test fails at once, and `journal.lastEncodingFailure` says why.
+///
+/// With `HTTP1Codec`, `reply` of bytes is a response 200 with that content, `echo` one with the request's, `status` one with
+/// that status, and parts are chunks. A body that begins with `HTTP/1.` is a whole message, for fields of your own:
+/// `.reply(try HTTP1Response(…).frame())`.
 public struct Reaction: Sendable {
     indirect enum Action: Sendable {
         case noReply
@@ -45,8 +50,9 @@ extension Reaction {
     /// if its own is 0 and it is no rejection.
     public static func reply(_ frame: Frame) -> Reaction { Reaction(.reply(frame)) }
 
-    /// Replies with an error: `send` throws `rejected`. The protocol must have a status, which `.standard` has not:
-    /// otherwise nothing is sent, and `journal.lastEncodingFailure` says why.
+    /// Replies with an error: `send` throws `rejected`, with `HTTP1Codec` for the statuses that it rejects. The protocol must
+    /// have a status, which `.standard` has not: otherwise the connection is closed, and `journal.lastEncodingFailure` says
+    /// why.
     public static func status(_ status: UInt32, _ body: Bytes = Bytes()) -> Reaction {
         reply(Frame(.response, status: status, isRejection: true, body: body))
     }

@@ -91,8 +91,9 @@ struct LengthPrefixedCodecTests {
         #expect(varint.refusal(of: hex("ffffffffffffffffff01")) == .illegalLength)
         #expect(varint.refusal(of: hex("ffffffffffffffffff7f")) == .malformed)
         #expect(varint.refusal(of: hex("ffffffff")) == nil)
-        let tiny = LengthPrefixedCodec(UInt64.self, maximumFrameSize: 3)
-        #expect(tiny.refusal(of: Frame(.request)) == .illegalLength)
+        let tiny = LengthPrefixedCodec(UInt64.self, maximumFrameSize: 8)
+        #expect(tiny.refusal(of: Frame(.request)) == nil)
+        #expect(tiny.refusal(of: Frame(.request, body: "x")) == .illegalLength)
         #expect(tiny.refusal(of: hex("0000000000000001")) == .illegalLength)
     }
 

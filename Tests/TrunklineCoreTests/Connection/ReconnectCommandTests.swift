@@ -96,19 +96,20 @@ import Testing
 
     /// A server that closes after so many requests was taken for one that goes: its clients waited, ever longer, and went
     /// round all the others.
-    @Test func afterTheLastResponseOfALinkTheSameServerIsComeBackToAtOnce() throws {
+    @Test(arguments: [ReconnectMachine.Departure.lastResponse, .unanswered])
+    func afterTheLastResponseOfALinkTheSameServerIsComeBackToAtOnce(_ departure: ReconnectMachine.Departure) throws {
         for endpoints in [["a:1"], ["a:1", "b:1"]] as [[Endpoint]] {
             var machine = machine(endpoints)
             var attempt = try attempt(machine.wanted(at: now))
             for round in 1...100 {
                 #expect(attempt.endpoint == "a:1" && attempt.number == 1)
                 _ = machine.linkReady(attempt.id, at: now)
-                let action = machine.leave(attempt.id, because: .lastResponse, at: now)
+                let action = machine.leave(attempt.id, because: departure, at: now)
                 guard case .retire(attempt.id, .connect(let next)) = action else {
                     Issue.record("no attempt in round \(round)")
                     return
                 }
-                #expect(machine.lastCause == .goAway)
+                #expect(machine.lastCause == (departure == .unanswered ? .unanswered : .goAway))
                 attempt = next
             }
             #expect(machine.round == 0)

@@ -58,4 +58,57 @@ import TrunklineCore
         #expect(Set([Bytes([1, 2]), [1, 2]]).count == 1)
         #expect("\(Bytes([0, 255]))" == "2 bytes: 00 ff")
     }
+
+    // MARK: Making bytes of others
+
+    @Test func bytesAreJoinedAndRepeated() {
+        let body: Bytes = "body"
+        #expect("$\(body.count)\r\n" + body + "\r\n" == Bytes("$4\r\nbody\r\n"))
+        #expect(Bytes(repeating: 7, count: 3) == [7, 7, 7])
+        #expect(Bytes() + Bytes() == Bytes(repeating: 0, count: 0))
+        var all = Bytes(body.dropFirst(2))
+        all.append(0x21)
+        all.append(contentsOf: [1, 2].map { UInt8($0) })
+        all += "x"
+        all.append(contentsOf: all)
+        #expect(all == Bytes("dy!\u{1}\u{2}xdy!\u{1}\u{2}x"))
+    }
+
+    @Test func appendingChangesNobodyElse() {
+        let whole = Bytes((0..<8192).map { UInt8(truncatingIfNeeded: $0) })
+        let slice = Bytes(whole[4096...])  // shares the storage, and ends where it ends
+        var (copy, part) = (whole, slice)
+        copy.append(1)
+        part.append(2)
+        #expect(whole.count == 8192 && slice.count == 4096)
+        #expect(Array(copy) == Array(whole) + [1])
+        #expect(Array(part) == Array(slice) + [2])
+    }
+
+    @Test func suffixesAreFound() {
+        let line = Bytes(("GET a" as Bytes).dropFirst(4) + Array("b\r\n".utf8))
+        #expect(line.hasSuffix("\r\n") && line.hasSuffix("") && line.hasSuffix(line))
+        #expect(!line.hasSuffix("\n\r") && !line.hasSuffix("GET ab\r\n"))
+    }
+
+    @Test func aSliceIsReadAsText() {
+        let line: Bytes = "+grüß"
+        #expect(String(line.dropFirst()) == "grüß")
+        #expect(String(line[1...1]) == "g")
+    }
+
+    @Test func anExcerptIsShortAndHarmless() {
+        func excerpt(_ body: Bytes, headLength: UInt64? = nil) -> String? {
+            var frame = Frame(.response, body: body)
+            frame["headLength"] = headLength
+            return frame.excerpt
+        }
+        #expect(excerpt("no\r\n\u{1b}[31m\u{202e}“é”") == "“no\\r\\n\\u{1b}[31m\\u{202e}“é””")
+        #expect(excerpt([0xFF, 0xFE]) == "2 bytes: ff fe")
+        #expect(excerpt(Bytes(repeating: 0x61, count: 65)) == "“\(String(repeating: "a", count: 64))” …")
+        // Cut within a character of two bytes: it is left out.
+        #expect(excerpt(Bytes("x" + String(repeating: "é", count: 40))) == "“x\(String(repeating: "é", count: 31))” …")
+        #expect(excerpt("HTTP/1.1 404 \r\n\r\nnot here", headLength: 17) == "“not here”")
+        #expect(excerpt("short", headLength: .max) == nil && excerpt("") == nil)
+    }
 }

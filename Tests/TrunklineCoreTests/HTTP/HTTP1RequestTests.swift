@@ -23,6 +23,29 @@ import Testing
         #expect(try written(full) == "GET / HTTP/1.1\r\nhost: other:81\r\ncontent-LENGTH: 1\r\n\r\nx")
     }
 
+    /// RFC 9112 §9.3.2 and §9.6, with the methods of RFC 9110 §9.2.2.
+    @Test func whatMayBeFollowedIsKnownByMethodAndConnection() throws {
+        let codec = HTTP1Codec()
+        for method in [.get, .head, .put, .delete, .options, .trace] as [HTTP1Request.Method] {
+            #expect(codec.mayPipeline(behind: try HTTP1Request(method, "/").frame()))
+            for value in ["close", "CLOSE", "keep-alive , close"] {
+                let request = HTTP1Request(method, "/", headers: ["connection": value])
+                #expect(!codec.mayPipeline(behind: try request.frame()), "\(value)")
+            }
+            for headers in [["Connection": "closed"], ["X-Connection": "close"]] as [HTTP1Headers] {
+                #expect(codec.mayPipeline(behind: try HTTP1Request(method, "/", headers: headers).frame()))
+            }
+        }
+        for method in [.post, .patch, .connect, "LINK", "get"] as [HTTP1Request.Method] {
+            #expect(!codec.mayPipeline(behind: try HTTP1Request(method, "/").frame()))
+        }
+        // No head, no end of it, and nothing at all: they are refused when they are to be sent.
+        for body in ["", "GET", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\n\r\n", "\r\n\r\n"] as [Bytes] {
+            #expect(codec.mayPipeline(behind: Frame(.request, type: 1, body: body)))
+        }
+        #expect(!codec.mayPost(try HTTP1Request(.get, "/").frame()))
+    }
+
     @Test func chunksGoOutAsTheyAre() throws {
         let headers: HTTP1Headers = ["Transfer-Encoding": "chunked"]
         let text = try written(HTTP1Request(.post, "/", headers: headers, body: "5;x\r\nhello\r\n0\r\n\r\n"))
@@ -68,7 +91,9 @@ import Testing
         }
         let noHost = #expect(throws: FrameError.self) { try written(HTTP1Request(.get, "/"), by: HTTP1Codec()) }
         #expect(noHost?.message == "a request without Host (RFC 9112 §3.2)")
-        #expect(throws: FrameError.self) { try written(HTTP1Request(.get, "/"), by: HTTP1Codec(host: "a\r\nX: y")) }
+        #expect(throws: FrameError.self) {
+            try written(HTTP1Request(.get, "/"), by: HTTP1Codec { $0.host = "a\r\nX: y" })
+        }
         let small = HTTP1Codec(host: "h") { ($0.maximumBodySize, $0.maximumHeadSize) = (3, 40) }
         #expect(throws: FrameError.self) { try written(HTTP1Request(.post, "/", body: "1234"), by: small) }
         #expect(throws: FrameError.self) {
@@ -153,5 +178,24 @@ import Testing
             var (server, input) = (HTTP1Codec().serverSide(), ReceiveBuffer(Array(text.utf8)))
             #expect(throws: FrameError.self, "\(text.prefix(40))") { try server.decode(&input) }
         }
+    }
+
+    /// Printed in a log, a request gave away who asked.
+    @Test func printedFieldsKeepSecretsAndLines() {
+        let headers: HTTP1Headers = [
+            "Host": "h", "AUTHORIZATION": "Bearer abc", "Cookie": "a=b", "X": "a\r\nEvil: b", "set-cookie": "c=d",
+            "Proxy-Authorization": "Basic xyz",
+        ]
+        #expect(
+            headers.description == """
+                Host: h
+                AUTHORIZATION: (redacted)
+                Cookie: (redacted)
+                X: a\\r\\nEvil: b
+                set-cookie: (redacted)
+                Proxy-Authorization: (redacted)
+                """
+        )
+        #expect(!"\(HTTP1Request(.get, "/", headers: headers))".contains("abc"))
     }
 }

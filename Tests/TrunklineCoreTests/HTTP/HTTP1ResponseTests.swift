@@ -40,6 +40,21 @@ import Testing
         #expect(chunks.map(\.parts) == [1] && chunks[0].body == body)
     }
 
+    /// The server is to close then (RFC 9112 §9.6), whether or not it says so.
+    @Test func theResponseToOurCloseIsTheLast() throws {
+        let text = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na"
+        var codec: any FrameCodec = HTTP1Codec()
+        codec.noteSent(try HTTP1Request(.get, "/").frame())
+        codec.noteSent(try HTTP1Request(.get, "/", headers: ["Connection": "close"]).frame())
+        let frames = try frames(Array((text + text).utf8), inPiecesOf: 5, by: &codec)
+        #expect(frames.map(\.endsLink) == [false, true])
+        #expect(throws: FrameError.self) {
+            var rest = ReceiveBuffer(Array("H".utf8))
+            var more: [Frame] = []
+            try codec.decodeAll(&rest, into: &more)
+        }
+    }
+
     @Test func largeResponsesComeInPartsAndSmallOnesDoNot() throws {
         let body = String(repeating: "x", count: 100_000)
         let large = try replies("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n\(body)", inPiecesOf: 40_000)

@@ -40,9 +40,15 @@ struct CheckedLayoutTests {
         #expect(Self.layout.refusal(of: Frame(.request, type: 1)) == .unknownType)
         let empty = hex("00000003 00000032 000000c8 00000000 00000001 00000003")
         #expect(Self.layout.refusal(of: empty) == nil)
-        #expect(Self.layout.requiringBody(inResponsesTo: 3...).refusal(of: empty) == .missingBody)
+    }
+
+    /// A body that is not there cost the link, although nothing is uncertain about the frame.
+    @Test func aResponseWithoutItsBodyCostsNoMoreThanThat() throws {
+        let empty = hex("00000003 00000032 000000c8 00000000 00000001 00000003")
+        let layout = Self.layout.requiringBody(inResponsesTo: 3...)
+        #expect(try layout.damage(of: empty + Self.response) == [.missingBody, nil])
         // Roles that are set later do not make it forget that.
-        #expect(Self.layout.requiringBody(inResponsesTo: 3...).roles(success: 200).refusal(of: empty) == .missingBody)
+        #expect(try layout.roles(success: 200).damage(of: empty) == [.missingBody])
     }
 
     @Test func aCodeOtherThan200IsARejectionWithCodeAndBodyAndCostsNothing() throws {
@@ -51,7 +57,7 @@ struct CheckedLayoutTests {
         #expect(frame.isRejection && frame.status == 404 && frame.body == "abc" && frame.kind == .response)
         // A server error explains itself by its code: it needs no body even where a body is required.
         let bare = hex("00000003 00000032 00000194 00000000 00000001 00000003")
-        #expect(Self.layout.requiringBody(inResponsesTo: 3...).refusal(of: bare) == nil)
+        #expect(try Self.layout.requiringBody(inResponsesTo: 3...).damage(of: bare) == [nil])
     }
 
     @Test func bodiesAreRequiredOfTheServerTooButOnlyForTheTypesThatAreNamed() {

@@ -141,6 +141,13 @@ struct LayoutPrintingTests {
         #expect(table.hasSuffix("| 20+n | 4 | type again |\n"))
     }
 
+    @Test func dissectorTakesNoTypeForUnknownThatARoleHas() {
+        let layout = RoleTests.flagged.roles(part: 7, closing: 9, requests: 3...5)
+        let script = layout.wiresharkDissector(name: "parts", port: 1)
+        #expect(script.contains("not (seen.type >= 3 and seen.type <= 5 or seen.type == 9) then"))
+        #expect(script.contains("not (seen.type >= 3 and seen.type <= 5 or seen.type == 9 or seen.type == 7) then"))
+    }
+
     @Test func dissectorKnowsEveryRole() {
         let moving = Self.moving.wiresharkDissector(name: "moving", port: 1)
         let layout = FrameLayout {

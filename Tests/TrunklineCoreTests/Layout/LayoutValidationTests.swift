@@ -144,6 +144,16 @@ struct LayoutValidationTests {
         }
         let output = String(decoding: try #require(result).standardErrorContent, as: UTF8.self)
         #expect(output.contains("field 1, type (8 bytes)"))
+        // Where it was written, not where it was found.
+        #expect(output.contains("LayoutValidationTests.swift:"))
+    }
+
+    @Test func aRoleThatDoesNotFitStopsTheProgramWhereItWasWritten() async throws {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            _ = Layouts.acme.roles(ping: 1, push: 1)
+        }
+        let output = String(decoding: try #require(result).standardErrorContent, as: UTF8.self)
+        #expect(output.contains("LayoutValidationTests.swift:") && output.contains("role push"))
     }
 
     @Test func roleOutsideItsFieldStopsTheProgram() async {

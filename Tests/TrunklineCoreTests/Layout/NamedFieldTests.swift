@@ -57,6 +57,50 @@ struct NamedFieldTests {
     }
 }
 
+/// Fields that every frame of one link has, as a session's token.
+struct FieldDefaultTests {
+    @Test func everyFrameThatDoesNotSetAFieldHasItsDefault() throws {
+        var link = Layouts.named
+        var session = Frame(.request)
+        session[bytes: "token"] = [1, 2, 3, 4]
+        session[bytes: "mark"] = [5, 6]
+        session["version"] = 7
+        try link.setDefaults(from: session)
+        #expect(try link.encoded(Frame(.request, serial: 50, body: "x")) == hex("01020304 07 00000032 0001 00 78 0506"))
+        var frame = Frame(.request, serial: 51)
+        frame[bytes: "token"] = [9, 9, 9, 9]
+        #expect(try link.encoded(frame) == hex("09090909 07 00000033 0000 00 0506"))
+        // The layout that it was made of has its own.
+        #expect(try Layouts.named.encoded(Frame(.request)) == hex("00000000 01 00000000 0000 00 abcd"))
+        // One value does not take back another.
+        session = Frame(.request)
+        session["version"] = 8
+        try link.setDefaults(from: session)
+        #expect(try link.encoded(Frame(.request)) == hex("01020304 08 00000000 0000 00 0506"))
+        // What the peer sends is not concerned.
+        #expect(try link.decoded(hex("00000000 01 00000000 0000 00 abcd")).frames.count == 1)
+    }
+
+    @Test func defaultsThatDoNotFitAreRefusedAndChangeNothing() throws {
+        var link = Layouts.named
+        func refusal(_ change: (inout Frame) -> Void) -> FrameError.Code? {
+            var frame = Frame(.request)
+            change(&frame)
+            do throws(FrameError) {
+                try link.setDefaults(from: frame)
+                return nil
+            } catch {
+                return error.code
+            }
+        }
+        #expect(refusal { $0["version"] = 256 } == .malformed)
+        #expect(refusal { $0["token"] = 1 } == .malformed)
+        #expect(refusal { $0["nothing"] = 1 } == .malformed)
+        #expect(refusal { $0[bytes: "token"] = [1] } == .malformed)
+        #expect(try link.encoded(Frame(.request)) == hex("00000000 01 00000000 0000 00 abcd"))
+    }
+}
+
 struct BodySizeTests {
     @Test func bodiesHaveTheSizesThatTheLayoutAsksFor() throws {
         let layout = FrameLayout {

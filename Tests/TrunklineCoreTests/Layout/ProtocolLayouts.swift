@@ -61,7 +61,7 @@ enum Protocols {
         Field.serial(UInt32.self)
         Field.body
     }
-    .roles(ping: 0x15, response: .bit(31), goAway: 0x06, serials: 2...0x7fff_ffff)
+    .roles(ping: 0x15, response: .bit(31), goAway: 0x06, closing: 0x06, serials: 2...0x7fff_ffff)
 
     /// Diameter (RFC 6733, section 3): the R bit marks requests, the E bit errors; 282 says goodbye.
     static let diameter = FrameLayout {

@@ -117,17 +117,69 @@ struct RoleTests {
         }
         let bytes = hex("01 00 00 0000 00 03 09 00 0000 00 03 00 01 0000 00")
         #expect(try layout.decoded(bytes).frames.map(\.kind) == [.ping, .response, .push])
-        #expect(layout.refusal(of: hex("03 00 02 0000 00")) == .unknownType)
+        #expect(try layout.damage(of: hex("03 00 02 0000 00")) == [.unknownType])
         #expect(try layout.serverSide().decoded(bytes).frames.map(\.kind) == [.ping, .request, .request])
     }
 
-    @Test func typesThatTheProtocolDoesNotHaveAreRefusedBothWays() {
+    /// One received cost the link and everything under way on it.
+    @Test func aTypeThatTheProtocolDoesNotHaveIsNotSentAndReceivedIsDamaged() throws {
         let layout = Self.flagged.roles(ping: 1, push: 2, requests: 3...5)
-        #expect(layout.refusal(of: hex("05 09 00 0000 00 01 00 00 0000 00 02 00 00 0000 00")) == nil)
-        #expect(layout.refusal(of: hex("06 09 00 0000 00")) == .unknownType)
+        let known = hex("05 09 00 0000 00 01 00 00 0000 00 02 00 00 0000 00")
+        #expect(
+            try layout.damage(of: known + hex("06 09 00 0000 01 61") + known) == [
+                nil, nil, nil, .unknownType, nil, nil, nil,
+            ]
+        )
+        let frame = try #require(layout.decoded(hex("06 09 00 0000 01 61")).frames.first)
+        #expect(frame.kind == .response && frame.type == 6 && frame.serial == 9 && frame.body == "a")
+        #expect(
+            layout.complaint(about: Frame(.request, type: 6))
+                == "type 0x6 is none of the role requests (types 0x3 to 0x5), nor of another role"
+        )
         #expect(layout.serverSide().refusal(of: hex("00 09 00 0000 00")) == .unknownType)
         #expect(layout.refusal(of: Frame(.request, type: 6)) == .unknownType)
         #expect(layout.serverSide().refusal(of: Frame(.response, type: 6)) == .unknownType)
+    }
+
+    /// If it was no response, all that follow would be given to the wrong requests.
+    @Test func inOrderAnUnknownTypeCostsTheLink() {
+        let layout = FrameLayout {
+            Field.type(UInt8.self)
+            Field.length(UInt8.self, counting: .body)
+            Field.body
+        }
+        .roles(requests: 3...5)
+        #expect(layout.refusal(of: hex("06 00")) == .unknownType)
+        #expect(layout.refusal(of: hex("05 00")) == nil)
+    }
+
+    /// A part by its type was refused where `requests` had not that type.
+    @Test func aPartMayHaveATypeThatNoRequestHas() throws {
+        let layout = Self.flagged.roles(part: 7, requests: 3...5)
+        let part = Frame(.part, type: 7, serial: 9)
+        #expect(try layout.decoded(layout.serverSide().encoded(part)).frames.map(\.kind) == [.part])
+        #expect(try layout.damage(of: hex("07 09 00 0000 00 08 09 00 0000 00")) == [nil, .unknownType])
+    }
+
+    @Test func aLinkEndsWithAClosingFrameWhereThereIsTheRole() throws {
+        let smpp = FrameLayout {
+            Field.length(UInt32.self, counting: .wholeFrame)
+            Field.type(UInt32.self)
+            Field.status(UInt32.self)
+            Field.serial(UInt32.self)
+            Field.body
+        }
+        .roles(ping: 0x15, response: .bit(31), goAway: 6, closing: 6, requests: 9...0x103, serials: 2...)
+        let unbind = try #require(smpp.closingFrame())
+        #expect(try smpp.encoded(unbind) == hex("00000010 00000006 00000000 00000001"))
+        #expect(try smpp.decoded(hex("00000010 00000006 00000000 00000001")).frames.map(\.kind) == [.goAway])
+        #expect(try smpp.damage(of: hex("00000010 80000006 00000000 00000001")) == [nil])
+        #expect(try smpp.serverSide().decoded(smpp.encoded(unbind)).frames == [unbind])
+        #expect(smpp.serverSide().closingFrame() == nil && FrameLayout.standard.closingFrame() == nil)
+        // The same number says it both ways without a mark, too, and nobody else may send it.
+        let plain = Self.flagged.roles(goAway: 8, closing: 8)
+        #expect(try plain.encoded(#require(plain.closingFrame())) == hex("08 00 00 0000 00"))
+        #expect(try plain.decoded(hex("08 00 00 0000 00")).frames.map(\.kind) == [.goAway])
     }
 
     @Test func aFailureBitNeedsNoStatus() throws {

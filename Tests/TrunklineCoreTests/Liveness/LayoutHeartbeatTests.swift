@@ -9,7 +9,7 @@ import TrunklineCore
         Field.length(UInt8.self, counting: .body)
         Field.body
     }
-    .roles(ping: 8, pong: 9, push: 3...9)
+    .roles(ping: 8, pong: 9, push: 3...7)
 
     @Test func standardPingsHaveTheReservedSerialsInTurn() throws {
         let layout = FrameLayout.standard

@@ -29,8 +29,7 @@ enum RESPValue: Sendable, Hashable {
     private init(_ input: inout ReceiveBuffer, depth: Int) throws(FrameError) {
         var value: RESPValue?
         if depth > 0, let head = try RESPHead(&input, upTo: input.count),
-            let bytes = input.readBytes(max(0, head.length - 2)),
-            input.skip(min(2, head.length))
+            let bytes = input.readBytes(max(0, head.length - 2)), input.skip(min(2, head.length))
         {
             var elements: [RESPValue] = []
             for _ in 0..<head.count { elements.append(try RESPValue(&input, depth: depth - 1)) }
@@ -78,9 +77,7 @@ struct Command: TypedRequest {
     init(_ parts: Bytes...) { self.parts = parts }
 
     func encode() -> Bytes {
-        var bytes = Array("*\(parts.count)\r\n".utf8)
-        for part in parts { bytes += Array("$\(part.count)\r\n".utf8) + part + "\r\n".utf8 }
-        return Bytes(bytes)
+        parts.reduce(into: "*\(parts.count)\r\n") { $0 += "$\($1.count)\r\n" + $1 + "\r\n" }
     }
 
     static func decode(_ response: Frame) throws -> RESPValue { try RESPValue(response.body) }
@@ -107,11 +104,9 @@ struct RESPCodec: FrameCodec {
         guard let body = input.readBytes(scan.end - scan.start) else { return nil }
         scan = RESPScan()
         var frame = Frame(received, body: body)
-        if received == .response {
-            let type = UnicodeScalar(body[0])
-            frame.isRejection = type == "-" || type == "!"
-            if type == ">", !Self.isSubscription(try RESPValue(body).elements) { frame.kind = .push }
-        }
+        guard received == .response, let type = body.first.map({ UnicodeScalar($0) }) else { return frame }
+        frame.isRejection = type == "-" || type == "!"
+        if type == ">", !Self.isSubscription(try RESPValue(body).elements) { frame.kind = .push }
         return frame
     }
 
@@ -123,16 +118,13 @@ struct RESPCodec: FrameCodec {
             let parts = try RESPValue(frame.body).elements
             guard !parts.isEmpty else { throw FrameError(.malformed, "not a command") }
             if Self.isSubscription(parts), version < 3 || parts.count != 2 {
-                throw FrameError(
-                    .malformed,
-                    "subscribing needs RESP3, and a command for each channel: each is confirmed"
-                )
+                throw FrameError(.malformed, "subscribing needs RESP3, and a command for each channel")
             }
         }
         output.append(frame.body)
     }
 
-    /// RESP3 confirms these with a push, which is the reply to the command.
+    /// RESP3 confirms these with a push, one for each channel, which is the reply to the command.
     private static func isSubscription(_ parts: [RESPValue]) -> Bool {
         guard let name = parts.first?.text?.lowercased(), name.hasSuffix("subscribe") else { return false }
         return ["", "p", "s", "un", "pun", "sun"].contains(name.dropLast(9))
@@ -193,7 +185,7 @@ struct RESPHead {
         guard end >= 2, let line = input.readBytes(end - 1), input.readInteger(as: UInt16.self) == 0x0d0a else {
             throw FrameError(.unexpectedBytes, "a line that is empty or does not end with CR LF")
         }
-        (type, text) = (UnicodeScalar(line[0]), String(decoding: line.dropFirst(), as: UTF8.self))
+        (type, text) = (UnicodeScalar(line[0]), String(line.dropFirst()))
         isNull = text == "-1" && "$*".unicodeScalars.contains(type) || type == "_"
         if isNull || "+-:,#(".unicodeScalars.contains(type) { return }
         guard "$!=*~>%|".unicodeScalars.contains(type) else {

@@ -175,7 +175,7 @@ struct LoopbackCodecTests {
     }
 
     @Test func whatTheClientWouldMisunderstandTheServerDoesNotSay() async throws {
-        let handler: LoopbackServer.Handler = { _ in .sequence([.push(Frame(.push, body: "no sign")), .echo]) }
+        let handler: LoopbackServer.Handler = { _ in .sequence([.echo, .push(Frame(.push, body: "no sign"))]) }
         try await with(lines, handler: handler) { server, client in
             let reply = try await client.send(Request(body: "x"))
             #expect(reply.body == "x")

@@ -15,6 +15,8 @@ struct BrokenCodec: FrameCodec {
         case offByOne
         /// Refuses what is merely incomplete.
         case impatient
+        /// Refuses a frame whose last byte has yet to come.
+        case brittle
         /// Takes what is left for the body when the connection ends.
         case acceptsHalf
         /// Awaits what a header announces, whatever it is.
@@ -105,6 +107,9 @@ struct BrokenCodec: FrameCodec {
         guard let last = input.byte(at: 3 + Int(length)) else {
             if mistake == .splitState { seen += 1 }
             shared.length = length
+            if mistake == .brittle, length > 8, input.count == 3 + Int(length) {
+                throw FrameError(.malformed, "no end")
+            }
             return nil
         }
         shared.length = nil

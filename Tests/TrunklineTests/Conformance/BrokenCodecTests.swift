@@ -19,7 +19,8 @@ struct BrokenCodecTests {
 
     @Test(arguments: [
         (BrokenCodec.Mistake.splitState, CodecConformance.Rule.split), (.offByOne, .truncation),
-        (.impatient, .truncation), (.acceptsHalf, .truncation), (.unlimitedLength, .limit), (.lateLimit, .limit),
+        (.impatient, .truncation), (.brittle, .truncation), (.acceptsHalf, .truncation), (.unlimitedLength, .limit),
+        (.lateLimit, .limit),
         (.unlimitedBody, .limit), (.swallowsAll, .limit), (.losesTail, .merge), (.sharedState, .copies),
         (.emptyFrames, .progress), (.counts, .determinism), (.absoluteLength, .append), (.ignoresConstant, .refusal),
         (.injection, .roundTrip), (.narrowSerial, .matching), (.wrongSerial, .matching), (.pingIsRequest, .heartbeat),
@@ -28,6 +29,14 @@ struct BrokenCodecTests {
     func mistakeIsReportedByItsRule(mistake: BrokenCodec.Mistake, rule: CodecConformance.Rule) {
         let report = check(mistake)
         #expect(report.violations.contains { $0.rule == rule }, "\(mistake): \(report)")
+    }
+
+    /// It was reported as state that copies share, which nobody finds in a codec without any: the copy was the first to be
+    /// fed a frame without its end. Nothing else was checked then.
+    @Test func refusingWhatIsIncompleteIsNotBlamedOnCopies() {
+        let report = check(.brittle)
+        #expect(report.counts[.copies] == nil, "\(report)")
+        #expect(report.description.contains("malformed: no end instead of waiting for the rest"), "\(report)")
     }
 
     /// Nobody can report a trap afterwards, so the input is announced before it is fed.

@@ -109,6 +109,25 @@ struct ConformanceTests {
         #expect(report.description.contains("not checked: frames that the server sends"))
     }
 
+    /// The hint said to give a header that is too large, and went on saying so when it was given.
+    @Test func theHintAboutLengthsCanBeFollowed() {
+        let frames: [CodecConformance.Sample] = [
+            .init(Frame(.request, body: "GET a")), .init(Frame(.response, body: "+a")),
+        ]
+        let report = CodecConformance(of: TextLines(), samples: frames, maximumFrameSize: 101).check()
+        #expect(report.unchecked.count == 2)
+        for side in ["client", "server"] {
+            let sample = ".refused(bytes, with: .illegalLength, receivedBy: .\(side))"
+            #expect(report.unchecked.contains { $0.contains("limit of at least 202 bytes") && $0.contains(sample) })
+        }
+        let tooLong = [UInt8](repeating: 0x61, count: 101)
+        let samples: [CodecConformance.Sample] = [
+            .refused(tooLong, with: .illegalLength, receivedBy: .client),
+            .refused(tooLong, with: .illegalLength, receivedBy: .server),
+        ]
+        expectConformance(CodecConformance(of: TextLines(), samples: frames + samples, maximumFrameSize: 101))
+    }
+
     @Test func linesKeepEveryRule() {
         var kit = CodecConformance(of: TextLines(), samples: TextLines.samples, maximumFrameSize: 101)
         kit.relaxed = TextLines(maximumLine: 400)

@@ -128,6 +128,36 @@ struct HTTP1SimulationTests {
         }
     }
 
+    /// The error had the last part alone, without status line and beginning.
+    @Test(arguments: [1024 * 1024, 57])
+    func aStreamThatIsRejectedHasTheResponseInItsError(_ limit: Int) throws {
+        let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
+            .sequence([
+                .garbage("HTTP/1.1 503 No\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nsorry\r\n"),
+                .after(.seconds(1), .garbage("3\r\n!!!\r\n")),
+                .after(.seconds(1), .garbage("3\r\n???\r\n0\r\nX: y\r\n\r\n")),
+            ])
+        }
+        try simulate(speaking: HTTP1Codec(host: "h", rejecting: 500...599), answer) { server, client in
+            var (stream, frames) = (0, 0)
+            let request = try Request(HTTP1Request(.get, "/a"))
+            let error = await failure { () throws(ClientError) in
+                stream += 1
+                let buffering = ReplyBuffering(maximumCount: 1, maximumBytes: limit)
+                for try await _ in client.stream(request, buffering: buffering) { frames += 1 }
+            }
+            #expect(stream == 1 && frames == 0)
+            #expect(error?.code == .rejected && error?.fate == .answered)
+            guard let frame = error?.response else { return }
+            let response = try HTTP1Response(frame)
+            #expect(response.status == 503 && response.reason == "No")
+            #expect(response.body == (limit > 57 ? "sorry!!!???" : "sorry!!!??"))
+            #expect(frame.body.count <= limit && (frame.damage != nil) == (limit == 57))
+            #expect(response.trailers["x"] == (limit > 57 ? "y" : nil))
+            #expect(await server.totalConnections == 1)
+        }
+    }
+
     @Test func aResponseInPartsCanBeReadAsItComes() throws {
         let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
             .sequence([

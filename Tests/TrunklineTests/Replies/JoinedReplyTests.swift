@@ -1,6 +1,8 @@
 import Testing
-import Trunkline
+import TrunklineCore
 import TrunklineTesting
+
+@testable import Trunkline
 
 /// Replies in parts to those who want them in one piece.
 @Suite(.timeLimit(.minutes(5)))
@@ -66,6 +68,40 @@ struct JoinedReplyTests {
             await service.server.script(.reply("12345678901"))
             let whole = try await client.send(ask("y"))
             #expect(whole.body == "12345678901")
+        }
+    }
+
+    /// Each had its own limit, and thousands of them none together.
+    @Test func allRepliesThatAreBeingJoinedHaveALimitTogether() throws {
+        let options = ClientOptions { $0.requests.maximumJoinedBytes = 20 }
+        let handler: LoopbackServer.Handler = { _ in .parts(["12345678"], then: .after(.seconds(1), .reply("!"))) }
+        try simulate(speaking: PartsCodec.standard, options: options, handler: handler) { service, client in
+            for round in 1...3 {
+                let results = await client.send(all: [ask("a"), ask("b"), ask("c")], retry: .idempotent())
+                #expect(results.map { try? $0.get().body } == ["12345678!", "12345678!", nil])
+                #expect(results.last?.failure?.code == .overloaded && results.last?.failure?.fate == .unknown)
+                #expect(await service.server.journal.cancelCount == round)
+            }
+            // What is given up, or is lost with its link, makes room too.
+            let handles = (0..<2).map { client.start(ask($0)) }
+            try await service.pass(.milliseconds(500))
+            handles[0].cancel()
+            service.network.reset("db")
+            #expect(await failure(of: handles[1])?.code == .connectionLost)
+            let again = await client.send(all: [ask("a"), ask("b")])
+            #expect(again.map { try? $0.get().body } == ["12345678!", "12345678!"])
+            #expect(await client.exchange.replyRoom.isEmpty)
+        }
+    }
+
+    /// What a server had said before it changed its mind was in front of its rejection.
+    @Test func aRejectionInPartsIsItsOwnPartsAlone() throws {
+        var refusal = Frame(.part, status: 500, body: "so")
+        refusal.isRejection = true
+        let reaction = Reaction.sequence([.part("fine"), .part(refusal), .status(500, "rry")])
+        try simulate(speaking: RejectingCodec(), handler: { _ in reaction }) { _, client in
+            let error = await failure { () throws(ClientError) in try await client.send(ask("x")) }
+            #expect(error?.code == .rejected && error?.response?.body == "sorry")
         }
     }
 

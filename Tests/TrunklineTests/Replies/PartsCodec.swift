@@ -82,3 +82,22 @@ func words(of stream: ReplyStream) async -> [String] {
 
 /// The numbers from 0 up to `count`, as bodies.
 func numbers(_ count: Int) -> [Bytes] { (0..<count).map { Bytes("\($0)") } }
+
+/// The rich layout, in which parts can be those of a rejection, by their status.
+struct RejectingCodec: FrameCodec {
+    var base: any FrameCodec = PartsCodec.rich
+    var matching: ResponseMatching { base.matching }
+
+    mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+        guard var frame = try base.decode(&input) else { return nil }
+        if frame.status >= 400 { frame.isRejection = true }
+        return frame
+    }
+
+    mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        try base.encode(frame, into: &output)
+    }
+
+    func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? { base.cancelFrame(for: serial, type: type) }
+    func serverSide() -> any FrameCodec { base.serverSide() }
+}

@@ -67,6 +67,14 @@ struct TypedRequestTests {
         }
     }
 
+    /// Where a layout has the field, a server that sets nothing leaves 0 in it: that was a content type without a decoder.
+    @Test func aResponseThatSaysNothingIsWhatTheRequestIs() throws {
+        try simulate(speaking: PartsCodec.rich, handler: answer(.bytes)) { _, client in
+            let read = try await client.send(Read())
+            #expect(read == "abc")
+        }
+    }
+
     @Test func aContentTypeThatNobodyReadsIsATypedError() throws {
         try simulate(speaking: PartsCodec.rich, handler: answer(.http)) { _, client in
             let error = await failure { () throws(ClientError) in try await client.send(Read()) }

@@ -310,17 +310,25 @@ struct ReactionTests {
         }
     }
 
-    @Test func aReplyThatCannotBeEncodedIsCountedAndNotSent() async throws {
-        let handler: LoopbackServer.Handler = { _ in
-            .sequence([
-                .push(Frame(.push, type: 0x1_0000)), .oneByteAtATime(.reply(Frame(.response, type: 0x1_0000))), .echo,
-            ])
-        }
+    /// It was left out without a word, and the client waited for it until its time was over.
+    @Test(
+        arguments: [
+            .push(Frame(.push, type: 0x1_0000)), .oneByteAtATime(.reply(Frame(.response, type: 0x1_0000))),
+            .reply(Frame(.response, type: 0x1_0000)),
+        ] as [Reaction]
+    )
+    func aFrameThatCannotBeEncodedEndsItsLink(reaction: Reaction) async throws {
+        let handler: LoopbackServer.Handler = { $0.body == "x" ? .sequence([.echo, reaction, .echo]) : reaction }
         try await withServerAndClient(speaking: strictLayout, handler: handler) { server, client in
+            // What was said before goes out.
             let reply = try await client.send(Request(type: 7, body: "x"))
             #expect(reply.body == "x")
+            let error = await failure { () throws(ClientError) in
+                try await client.send(Request(type: 7, body: "y"), retry: .never)
+            }
+            #expect(error?.code == .connectionLost)
             let journal = await server.journal
-            #expect(journal.unencodableCount == 2)
+            #expect(journal.replyCount == 1)
             #expect(journal.lastEncodingFailure?.code == .unknownType)
         }
     }

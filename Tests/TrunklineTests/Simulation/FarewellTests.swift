@@ -76,6 +76,30 @@ struct FarewellTests {
         }
     }
 
+    /// SMPP's unbind: the goodbye is a role of the layout, and has the type by which the server says the same.
+    @Test func aLayoutSaysItByItsRole() throws {
+        let layout = FrameLayout {
+            Field.length(UInt32.self, counting: .wholeFrame)
+            Field.type(UInt32.self)
+            Field.status(UInt32.self)
+            Field.serial(UInt32.self)
+            Field.body
+        }
+        .roles(ping: 0x15, response: .bit(31), goAway: 6, closing: 6, serials: 2...)
+        let network = SimulatedNetwork(seed: 1)
+        try network.runBlocking {
+            let server = try await network.startServer(at: "a:1", speaking: layout) { _ in .echo }
+            let client = Client(to: "a:1", speaking: layout, on: network.loops)
+            try await expectEcho("hello", by: client)
+            await client.close()
+            try await network.clock.sleep(for: .seconds(1))
+            #expect(await server.received.map { [$0.type, UInt32($0.serial)] }.last == [6, 1])
+            #expect(await server.received.count == 2)
+            await server.stop()
+        }
+        #expect(network.openLinks == 0)
+    }
+
     @Test func aClientWithoutALinkHasNobodyToTakeLeaveOf() throws {
         try simulate { network, server, _, client in
             await client.close()

@@ -14,6 +14,26 @@ struct RetryTests {
         return { _ in left.next() ? .reset : .echo }
     }
 
+    /// Those that wait for their turn go with the link, too: a batch is never carried out on two.
+    @Test func aBatchThatIsNotSentAgainEndsWithItsLink() throws {
+        let options = ClientOptions { $0.requests.maximumInFlight = 4 }
+        let handler: LoopbackServer.Handler = { $0.body == "6" ? .reset : .echo }
+        try simulate(options: options, handler: handler) { service, client in
+            try await client.connect()
+            let results = await client.send(all: (0..<20).map { ask($0) }, retry: .never)
+            let fates = results.map { result -> ClientError.Fate in
+                if case .failure(let error) = result { error.fate } else { .answered }
+            }
+            let unsent = fates.filter { $0 == .notSent }.count
+            #expect(unsent >= 10 && fates[6] == .unknown)
+            #expect(fates.suffix(unsent).allSatisfy { $0 == .notSent })
+            try await expectEcho("next", by: client)
+            let received = await service.server.received.map(\.body)
+            #expect(received.count <= 20 - unsent + 1 && received.last == "next")
+            #expect(await service.server.totalConnections == 2)
+        }
+    }
+
     // MARK: Idempotent requests
 
     @Test func anIdempotentRequestIsSentAgainWhenItsLinkIsLost() throws {

@@ -10,7 +10,10 @@ extension WiresharkScript {
         lines += base(direction, plan) + heartbeats(plan)
         if direction == .response { lines += pushes(plan) }
         if let requests = layout.marks?.requests, let type = plan.type {
-            let isKnown = condition("seen.type", within: wide(requests), type)
+            let part = layout.marks?.part?.types
+            let others = [layout.roles.closing.map { wide($0...$0) }, direction == .response ? part : nil]
+            let isKnown = ([wide(requests)] + others.compactMap { $0 }).map { condition("seen.type", within: $0, type) }
+                .joined(separator: " or ")
             lines.append("if kind ~= \"push\" and not (\(isKnown)) then return \"unknown\" end")
         }
         if direction == .response { lines += answers(plan) }

@@ -1,0 +1,11 @@
+/// Stops the program with `message` unless `condition` holds, and says where in the caller's code the mistake is.
+///
+/// Not a `precondition`, whose message is not printed in release builds.
+package func require(
+    _ condition: Bool,
+    _ message: @autoclosure () -> String,
+    _ file: StaticString,
+    _ line: UInt
+) {
+    if !condition { fatalError(message(), file: file, line: line) }
+}

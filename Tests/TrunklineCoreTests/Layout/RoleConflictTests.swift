@@ -1,0 +1,76 @@
+import Testing
+import TrunklineCore
+
+/// Roles that say two things of one frame. They were taken, and the frame for whatever was looked for first: pushes that no
+/// subscriber saw, requests that no caller could send.
+struct RoleConflictTests {
+    private let flagged = RoleTests.flagged
+
+    private func mistake(_ layout: () throws -> FrameLayout) -> String? {
+        #expect(throws: LayoutError.self) { try layout() }?.description
+    }
+
+    @Test func noTypeHasTwoRolesAndTheErrorNamesBothAndTheNumber() {
+        func both(_ number: String, _ second: String, _ first: String) -> String {
+            "role \(second): the type \(number) has the role \(first), and cannot have both"
+        }
+        #expect(mistake { try flagged.validatingRoles(ping: 1, push: 1) } == both("0x1", "push", "ping"))
+        #expect(mistake { try flagged.validatingRoles(ping: 1, requests: 1...) } == both("0x1", "requests", "ping"))
+        #expect(mistake { try flagged.validatingRoles(push: 2...9, goAway: 5) } == both("0x5", "push", "goAway"))
+        #expect(mistake { try flagged.validatingRoles(ping: 3, cancel: 3) } == both("0x3", "cancel", "ping"))
+        #expect(mistake { try flagged.validatingRoles(ping: 1, pong: 3, cancel: 3) } == both("0x3", "cancel", "pong"))
+        #expect(mistake { try flagged.validatingRoles(ping: 1, pong: 9, push: 3...9) } == both("0x9", "push", "pong"))
+        #expect(mistake { try flagged.validatingRoles(push: 2...9, cancel: 4) } == both("0x4", "push", "cancel"))
+        #expect(mistake { try flagged.validatingRoles(ping: 4, goAway: 4) } == both("0x4", "goAway", "ping"))
+        #expect(mistake { try flagged.validatingRoles(ping: 4, part: 4) } == both("0x4", "part", "ping"))
+        #expect(mistake { try flagged.validatingRoles(ping: 4, closing: 4) } == both("0x4", "closing", "ping"))
+        #expect(mistake { try flagged.validatingRoles(push: 1...3, requests: 3...) } == both("0x3", "requests", "push"))
+        #expect(mistake { try flagged.validatingRoles(push: 7...8, part: 8) } == both("0x8", "part", "push"))
+    }
+
+    @Test func noNumberOfAFieldHasTwoRoles() {
+        let mistake = mistake { try flagged.validatingRoles(push: .field("flags", 1...3), goAway: .field("flags", 2)) }
+        #expect(mistake == "role push: flags 0x2 has the role goAway, and cannot have both")
+    }
+
+    @Test func whatIsToldApartInAnotherWayMayHaveTheSameType() throws {
+        // A pong as its ping.
+        _ = try flagged.validatingRoles(ping: 1, pong: 1)
+        // Where responses are marked: pushes, goAways and requests.
+        _ = try flagged.validatingRoles(push: 3...5, response: .bit(7), goAway: 6, requests: 3...6)
+        // One says goodbye in each direction.
+        _ = try flagged.validatingRoles(goAway: 6, closing: 6)
+        // A range of commands with the heartbeat in its midst.
+        let amid = try flagged.validatingRoles(ping: 5, requests: 3...9)
+        #expect(amid.refusal(of: Frame(.request, type: 5)) == .unknownType)
+        #expect(amid.refusal(of: Frame(.request, type: 6)) == nil)
+        // Parts have the types of requests, or others.
+        _ = try flagged.validatingRoles(part: 3, requests: 3...5)
+        _ = try flagged.validatingRoles(push: .field("flags", 1), goAway: .field("wait", 1))
+    }
+
+    @Test func aClosureCanTellAGoAwayAmidThePushes() throws {
+        let layout = flagged.roles(push: 0x80..., retryAfter: .seconds(in: "wait")) {
+            $0.type == 0x85 ? .goAway : $0.kind
+        }
+        let frames = try layout.decoded(hex("84 00 00 0000 00 85 00 00 0007 00 86 00 00 0000 00")).frames
+        #expect(frames.map(\.kind) == [.push, .goAway, .push])
+        #expect(layout.retryAfter(in: frames[1]) == .seconds(7))
+    }
+
+    /// It stopped the program although these are for roles that are not known beforehand.
+    @Test func aNegativeNumberIsThrownWhereRolesAreValidated() {
+        #expect(mistake { try flagged.validatingRoles(push: -1) }?.hasPrefix("role push: a number is negative") == true)
+        #expect(mistake { try flagged.validatingRoles(serials: -5...9) }?.hasPrefix("role serials: a number") == true)
+        #expect(
+            mistake { try flagged.validatingRoles(goAway: .field("wait", (-1)...)) }?.hasPrefix("role goAway") == true
+        )
+    }
+
+    @Test func anErrorSaysWhichNumberDoesNotFit() {
+        #expect(
+            mistake { try flagged.validatingRoles(requests: 3...256) }
+                == "role requests: 0x100 does not fit the type field, which has 1 byte"
+        )
+    }
+}

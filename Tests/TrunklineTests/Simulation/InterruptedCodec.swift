@@ -1,0 +1,27 @@
+import Trunkline
+
+/// A codec of which something happens while it answers the server: between what was read and what is to be written.
+///
+/// A server that speaks and vanishes does that: its last words are read, and the write about them finds it gone.
+struct InterruptedCodec: FrameCodec {
+    var base: any FrameCodec
+    /// Called when a pong or a cancellation is made.
+    let interrupt: @Sendable () -> Void
+
+    var matching: ResponseMatching { base.matching }
+    mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? { try base.decode(&input) }
+    mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        try base.encode(frame, into: &output)
+    }
+    var pongsLookLikePings: Bool { base.pongsLookLikePings }
+    func ping(number: UInt64) -> Frame? { base.ping(number: number) }
+    func pong(answering ping: Frame) -> Frame? {
+        interrupt()
+        return base.pong(answering: ping)
+    }
+    func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? {
+        interrupt()
+        return base.cancelFrame(for: serial, type: type)
+    }
+    func serverSide() -> any FrameCodec { base.serverSide() }
+}

@@ -1,0 +1,99 @@
+import Synchronization
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// Writes that find the link gone while what was read from it is still being taken.
+@Suite(.timeLimit(.minutes(5)))
+struct LastWordsTests {
+    /// The write of the pong failed, what was left of the link was read, and the same frames were taken again, the ping among
+    /// them, and so on until the stack was full.
+    @Test func aPingAndAResetInOneGreetingAreTakenOnce() throws {
+        let network = SimulatedNetwork(seed: 1)
+        let pongs = Mutex(0)
+        let codec = InterruptedCodec(base: PartsCodec.inOrder) {
+            let isFirst = pongs.withLock { pongs in
+                pongs += 1
+                return pongs == 1
+            }
+            if isFirst { network.reset("db") }
+        }
+        let heard = Mutex<[Bytes]>([])
+        let options = ClientOptions {
+            $0.greeting.perform = { greeter in
+                for _ in 0..<2 {
+                    let frame = try await greeter.nextFrame()
+                    heard.withLock { $0.append(frame.body) }
+                }
+            }
+        }
+        let serverOptions = LoopbackServer.Options {
+            $0.onConnect = .sequence([
+                .push(Frame(.push, type: 2, body: "hello")), .ping, .push(Frame(.push, type: 2, body: "there")),
+            ])
+        }
+        try network.runBlocking {
+            let server = try await network.startServer(at: "db:1", speaking: PartsCodec.inOrder, options: serverOptions)
+            let client = Client(to: "db:1", speaking: codec, options: options, on: network.loops)
+            try await expectEcho("a", by: client)
+            #expect(heard.withLock { $0 } == ["hello", "there", "hello", "there"])
+            let statistics = await client.statistics
+            #expect(statistics.connection.attempts == 2 && statistics.connection.disconnects == [.reset: 1])
+            #expect(pongs.withLock { $0 } == 2)
+            await client.close()
+            await server.stop()
+        }
+        #expect(network.openLinks == 0)
+    }
+
+    /// A damaged part is followed by another request's response, on a link that was left. The cancellation was written at
+    /// once, found the link gone, and ended it before the response, which had been read, was taken.
+    @Test func aCancellationThatFindsALeftLinkGoneKeepsNobodysAnswer() throws {
+        let network = SimulatedNetwork(seed: 1)
+        let codec = InterruptedCodec(base: PartsCodec.standard) { network.reset("a") }
+        // A part of the reply to the request with serial 50, the client's first.
+        let header: [UInt8] = [0x80, 0, 4, 0x10, 0, 0, 0, 50, 0, 0, 0, 7]
+        let damaged = Reaction.garbage(Bytes(header + Array("damaged".utf8)))
+        try network.runBlocking {
+            let handler: LoopbackServer.Handler = {
+                $0.body == "bad" ? .noReply : .after(.seconds(1), .sequence([damaged, .echo]))
+            }
+            let first = try await network.startServer(at: "a:1", speaking: PartsCodec.standard, handler: handler)
+            let second = try await network.startServer(at: "b:1", speaking: PartsCodec.standard)
+            let client = Client(to: ["a:1", "b:1"], speaking: codec, on: network.loops)
+            let (bad, good) = (client.start(ask("bad")), client.start(ask("good")))
+            try await first.waitForRequests(2)
+            try await client.switchEndpoint(to: "b:1")
+            try await expectBody("good", of: good)
+            let error = await failure(of: bad)
+            #expect(error?.code == .protocolViolation && error?.fate == .unknown)
+            try await expectEcho("elsewhere", by: client)
+            await client.close()
+            await first.stop()
+            await second.stop()
+        }
+        #expect(network.openLinks == 0)
+    }
+
+    /// Cancellations on links that were left are written at the end of the turn, and a client that closes within that turn
+    /// closes those links.
+    @Test(arguments: [true, false])
+    func aCancellationOnALeftLinkReachesTheServerAlsoWhenTheClientCloses(_ atOnce: Bool) throws {
+        let network = SimulatedNetwork(seed: 1)
+        try network.runBlocking {
+            let first = try await network.startServer(at: "a:1", speaking: .standard) { _ in .noReply }
+            let second = try await network.startServer(at: "b:1", speaking: .standard)
+            let client = Client(to: ["a:1", "b:1"], speaking: .standard, on: network.loops)
+            let handle = client.start(ask("x"))
+            try await first.waitForRequests(1)
+            try await client.switchEndpoint(to: "b:1")
+            handle.cancel()
+            if atOnce { await client.closeNow() } else { await client.close() }
+            #expect(await failure(of: handle)?.code == .cancelled)
+            try await first.waitForCancel()
+            await first.stop()
+            await second.stop()
+        }
+        #expect(network.openLinks == 0)
+    }
+}

@@ -1,0 +1,88 @@
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// What a layout means for the links of a client: a frame that it does not know, fields that every frame of a link has.
+@Suite(.timeLimit(.minutes(5)))
+struct LayoutLinkTests {
+    private let layout = FrameLayout {
+        Field.type(UInt8.self)
+        Field.serial(UInt8.self)
+        Field.integer("session", UInt16.self)
+        Field.length(UInt8.self, counting: .body)
+        Field.body
+    }
+    .roles(ping: 1, push: 2, cancel: 3, requests: 0x10..., serials: 50...)
+
+    /// It cost the link, and every request under way on it.
+    @Test func aFrameOfAnUnknownTypeCostsNoMoreThanItself() throws {
+        // One that nobody asked for, and one with the serial of the request.
+        let handler: LoopbackServer.Handler = { request in
+            let serial = UInt8(request.serial)
+            return switch request.body {
+            case "a": .sequence([.garbage([9, 0, 0, 0, 1, 0x78]), .echo])
+            case "b": .garbage([9, serial, 0, 0, 1, 0x78])
+            default: .echo
+            }
+        }
+        try simulate(speaking: layout, handler: handler) { _, client in
+            let reply = try await client.send(Request(type: 0x10, body: "a"))
+            #expect(reply.body == "a")
+            #expect(await client.statistics.unknownResponses == 1)
+            let error = await failure { () throws(ClientError) in try await client.send(Request(type: 0x10, body: "b"))
+            }
+            #expect(error?.code == .protocolViolation && error?.fate == .answered)
+            let cause = error?.cause as? FrameError
+            #expect(cause?.code == .unknownType)
+            #expect(cause?.message.hasPrefix("the response is of type 0x9, which the protocol has not") == true)
+            _ = try await client.send(Request(type: 0x10, body: "c"))
+            #expect(await client.statistics.connection.links == 1)
+        }
+    }
+
+    /// There was no way to give a heartbeat or a cancellation the session's number.
+    @Test func everyFrameBehindTheGreetingHasTheFieldsThatItSet() throws {
+        let options = ClientOptions { options in
+            options.greeting.perform = { greeter in
+                let answer = try await greeter.send(Request(type: 0x11))
+                try await greeter.setDefault("session", to: answer["session"] ?? 0)
+            }
+        }
+        let handler: LoopbackServer.Handler = { request in
+            var answer = Frame(.response)
+            answer["session"] = 7
+            return request.type == 0x11 ? .reply(answer) : request.body == "silence" ? .noReply : .echo
+        }
+        try simulate(speaking: layout, options: options, handler: handler) { service, client in
+            _ = try await client.send(Request(type: 0x10))
+            var own = Request(type: 0x10)
+            own["session"] = 8
+            _ = try await client.send(own)
+            _ = await failure { () throws(ClientError) in
+                try await client.send(Request(type: 0x10, body: "silence"), timeout: .seconds(3))
+            }
+            try await service.network.clock.sleep(for: .seconds(1))
+            let seen = await service.server.received
+            #expect(seen.filter { $0.kind == .request }.map { $0["session"] } == [0, 7, 8, 7])
+            #expect(seen.allSatisfy { $0.kind == .request || $0["session"] == 7 })
+            // The next link has a session of its own.
+            service.network.reset("db")
+            _ = try await client.send(Request(type: 0x10))
+            #expect(await service.server.received.filter { $0.type == 0x11 }.map { $0["session"] } == [0, 0])
+        }
+    }
+
+    @Test func aFieldThatThereIsNotIsTheGreetingsError() throws {
+        let options = ClientOptions { options in
+            options.reconnecting.maximumAttempts = 1
+            options.greeting.perform = { try await $0.setDefault("nothing", to: [1, 2]) }
+        }
+        try simulate(speaking: layout, options: options) { _, client in
+            let error = await failure { () throws(ClientError) in try await client.send(Request(type: 0x10)) }
+            #expect(error?.code == .unavailable)
+            let cause = error?.cause as? ClientError
+            #expect(cause?.code == .invalidRequest && cause?.fate == .notSent)
+            #expect((cause?.cause as? FrameError)?.message == "the layout has no field \"nothing\"")
+        }
+    }
+}
