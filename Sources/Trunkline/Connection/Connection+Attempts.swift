@@ -189,7 +189,10 @@ extension Connection: @preconcurrency TransportHandler {
             return
         }
         switch event {
-        case .securing, .connected, .connectFailed: return  // while it was in the race
+        case .securing: return
+        // Those of the race have been heard of: this is TLS that the greeting has asked for.
+        case .connected: upgraded()
+        case .connectFailed(let error): upgradeFailed(error)
         case .readable: read()
         case .writable:
             guard greeting == nil else { return flushGreeting() }

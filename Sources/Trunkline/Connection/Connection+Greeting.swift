@@ -159,7 +159,7 @@ extension Connection {
         }
     }
 
-    private nonisolated func giveUpGreeting(_ session: UInt64) {
+    nonisolated func giveUpGreeting(_ session: UInt64) {
         loop.schedule(
             Completion { [weak self] in
                 self?.assumeIsolated {
@@ -272,7 +272,10 @@ extension Connection {
         if frame.endsLink { greeting?.hasLastResponse = true }
         guard let unstarted = greeting?.outbound.level.unstarted else { return }
         if case .resume(_, let waiter)? = greeting?.requests.answer(frame.serial, unstarted: unstarted) {
+            greeting?.hasStray = false
             waiter.resume(Outcome(of: frame))
+        } else {
+            greeting?.hasStray = true
         }
     }
 }

@@ -45,7 +45,7 @@ extension Connection {
         }
     }
 
-    private func makeEngine(for endpoint: Endpoint) throws(TransportError) -> any TLSEngine {
+    func makeEngine(for endpoint: Endpoint) throws(TransportError) -> any TLSEngine {
         guard let security else { throw TransportError(.tls(.configuration), "TLS was not prepared") }
         if let name = options.tls.serverName { return try security.context.makeEngine(for: name) }
         guard case .host(let host, _) = endpoint.target else {

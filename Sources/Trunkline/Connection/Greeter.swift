@@ -48,6 +48,21 @@ public struct Greeter: Sendable {
         try await connection.setDefaults(from: frame, session).get()
     }
 
+    /// Goes on with TLS on this link, as `options.tls` says (STARTTLS): to be called when the server has agreed, in
+    /// plaintext, to begin with it. Returns when the handshake is over. A greeting that goes on without it, because the
+    /// server did not agree, goes on in plaintext: throw a `GreetingRefusal` instead.
+    ///
+    /// What the server has sent in plaintext behind its agreement was perhaps not sent by the server: it ends the attempt
+    /// as a protocol violation. So does a frame that came before and that nobody has asked for.
+    ///
+    /// - Throws: `connectionLost` with the cause when there is no TLS, which ends the attempt; `protocolViolation` as said;
+    ///   `invalidRequest` while a request of the greeting is under way, or when the link has TLS; `cancelled`; `closed`.
+    public func startTLS() async throws(ClientError) {
+        // Here and not on the connection's loop, which has no time for files and passphrases.
+        let security = await connection.options.tls.security(unlessChangedSince: connection.security)
+        _ = try await connection.startTLS(session, security).get()
+    }
+
     /// The server still knows what we subscribed to on an earlier link (a session that outlives links, as MQTT's):
     /// `options.greeting.restore` is not called for this one. To be called by `perform`.
     public func keepSubscriptions() async { await connection.keepSubscriptions(session) }

@@ -26,6 +26,11 @@ struct Greeting {
     /// The server has said that it answers nothing more on this link.
     var hasLastResponse = false
 
+    /// Who waits for TLS, which the greeting has asked for in mid-connection.
+    var securing: Suspension<Outcome>?
+    /// A response that nobody waited for has come since the last one that somebody did.
+    var hasStray = false
+
     /// The server knows them still.
     var keepsSubscriptions = false
 
@@ -53,7 +58,9 @@ struct Greeting {
     mutating func removeWaiters() -> [(waiter: Waiter, hasStarted: Bool)] {
         let asking = readers.sorted { $0.key < $1.key }.map { (waiter: Waiter.caller($0.value), hasStarted: false) }
         readers = [:]
+        let upgrade = securing.map { (waiter: Waiter.caller($0), hasStarted: false) }
+        securing = nil
         let outbound = outbound
-        return requests.removeAll().map { ($0.entry.waiter, outbound.hasStarted($0.entry.position)) } + asking
+        return requests.removeAll().map { ($0.entry.waiter, outbound.hasStarted($0.entry.position)) } + asking + (upgrade.map { [$0] } ?? [])
     }
 }

@@ -8,7 +8,8 @@ struct Link {
     /// Which attempt made it, counted from the last stable link.
     let attempt: Int
     let endpoint: Endpoint
-    let transport: any Transport
+    /// Another one from where the greeting has switched to TLS.
+    var transport: any Transport
     /// Encodes and decodes for this link alone.
     var codec: any FrameCodec
     /// Whether `codec` wants to hear what goes out. Asked once: hardly any does.

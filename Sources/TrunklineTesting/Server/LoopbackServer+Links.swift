@@ -12,7 +12,7 @@ extension LoopbackServer: TransportHandler {
         guard !isStopped else { return acceptor }  // nobody keeps it: it closes
         var transport = socket
         var handler: any TransportHandler = self
-        if let context = tls {
+        if let context = tls, options.tls?.beginsAtOnce == true {
             do throws(TransportError) {
                 let secured = SecuredTransport(try context.makeEngine(for: ""), on: loop, handler: self, over: socket)
                 (transport, handler) = (secured, secured.receiver)
@@ -160,12 +160,31 @@ extension LoopbackServer: TransportHandler {
         switch link.flush(sent: &record.bytesSent) {
         case .done: break
         case .again: markDirty(link)
+        case .startTLS: startTLS(link)
         case .close: close(link, .gracefully)
         case .failed: close(link, .gone)
         }
         if link.unsentCount > options.maximumUnsent {
             record.overflowCount += 1
             close(link, .reset)
+        }
+    }
+
+    /// Puts TLS between `link` and its socket. A connection without plaintext is nothing that could begin it.
+    private func startTLS(_ link: ServerLink) {
+        guard let tls, link.received.isEmpty, link.backlog.isEmpty, !(link.transport is SecuredTransport) else {
+            record.malformedCount += 1
+            return close(link, .gone)
+        }
+        do throws(TransportError) {
+            let engine = try tls.makeEngine(for: "")
+            link.transport = SecuredTransport(engine, on: loop, handler: self, over: link.transport)
+            updateReading(link)
+            markDirty(link)
+        } catch {
+            record.handshakeFailureCount += 1
+            record.lastHandshakeFailure = error
+            close(link, .gone)
         }
     }
 

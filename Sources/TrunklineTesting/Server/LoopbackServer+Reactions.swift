@@ -75,6 +75,9 @@ extension LoopbackServer {
         case .inPieces(let size, let reaction): program.enter(.pieces(size), reaction)
         case .half(let reaction): program.enter(.half, reaction)
         case .close: finish(link)
+        case .startTLS:
+            link.appendStartTLS()
+            markDirty(link)
         case .reset: close(link, .reset)
         case .stopReading:
             link.isStopped = true

@@ -18,6 +18,8 @@ extension LoopbackServer {
         public var minimumVersion = TLSVersion.tls12
         /// Who is believed about clients, which must show a certificate then; `nil`, the default, asks for none.
         public var clientRoots: PEM?
+        /// Whether a connection begins with TLS. If not, the reaction `startTLS` begins it. Default true.
+        public var beginsAtOnce = true
         /// What it speaks, by ALPN, the best first: clients that offer none of them are refused. Default: whatever.
         public var applicationProtocols: [String] = []
 

@@ -28,6 +28,7 @@ public struct Reaction: Sendable {
         case half(Reaction)
         case outOfOrder(window: Int, seed: UInt64?, Reaction)
         case close
+        case startTLS
         case reset
         case stopReading
     }
@@ -132,6 +133,10 @@ extension Reaction {
 
     /// Asks the client for a sign of life.
     public static let ping = Reaction(.ping)
+
+    /// Goes on with TLS once everything before is written (STARTTLS): `.sequence([.reply("go on"), .startTLS])`. The server
+    /// needs `options.tls`, with `beginsAtOnce = false`; bytes that have come in plaintext meanwhile close the connection.
+    public static let startTLS = Reaction(.startTLS)
 }
 
 // MARK: - Trouble

@@ -4,7 +4,7 @@ import TrunklineIO
 
 /// One client's connection to a `LoopbackServer`. Confined to the server's loop.
 final class ServerLink {
-    let transport: any Transport
+    var transport: any Transport
     var codec: any FrameCodec
     var received = ReceiveBuffer()
     /// Frames that arrived before reading stopped and wait for it to go on.
@@ -44,6 +44,7 @@ final class ServerLink {
         case bytes(SendBuffer)
         /// So many bytes in each turn of the loop.
         case pieces([UInt8], start: Int, size: Int)
+        case startTLS
         case close
     }
 
@@ -125,6 +126,12 @@ final class ServerLink {
         later.append(.close)
     }
 
+    /// Goes on with TLS once everything is written.
+    func appendStartTLS() {
+        sealTail()
+        later.append(.startTLS)
+    }
+
     // MARK: Writing
 
     enum Flush {
@@ -132,6 +139,8 @@ final class ServerLink {
         case done
         /// More is to be written in the next turn.
         case again
+        /// Everything in plaintext is written: the link is to be secured.
+        case startTLS
         /// Everything is written: the link is to be closed in good order.
         case close
         case failed
@@ -151,6 +160,7 @@ final class ServerLink {
                     laterCount -= buffer.count
                 case .pieces(let bytes, let start, let size)?:
                     return flushPiece(of: bytes, start, size, sent: &sent)
+                case .startTLS?: return .startTLS
                 case .close?: return .close
                 }
                 continue

@@ -33,7 +33,8 @@ func withServerAndClient(
     handler: @escaping LoopbackServer.Handler = { _ in .echo },
     _ body: nonisolated(nonsending) (LoopbackServer, Client) async throws -> Void
 ) async throws {
-    try await withLoopbackServer(speaking: codec, options: options, handler: handler) { server in
+    let clientOptions = try Wire.client(clientOptions)
+    try await withLoopbackServer(speaking: codec, options: try Wire.server(options), handler: handler) { server in
         let endpoint = server.endpoint
         try await withClient(to: endpoint, speaking: codec, options: clientOptions, on: mechanism.loops) { client in
             try await body(server, client)
@@ -100,7 +101,12 @@ struct SimulatedService {
         speaking codec: some FrameCodec = FrameLayout.standard,
         options: ClientOptions = ClientOptions()
     ) -> Client {
-        Client(to: endpoints, speaking: codec, options: options, on: network.loops)
+        Client(
+            to: endpoints.map { Wire.endpoint($0) },
+            speaking: codec,
+            options: (try? Wire.client(options)) ?? options,
+            on: network.loops
+        )
     }
 }
 
@@ -116,6 +122,8 @@ func simulate(
     _ body: @escaping @Sendable (SimulatedService, Client) async throws -> Void
 ) throws {
     let network = SimulatedNetwork(seed: seed, conditions: conditions)
+    let options = try Wire.client(options)
+    let serverOptions = try Wire.server(serverOptions)
     try network.runBlocking {
         let server = try await network.startServer(
             at: "db:7000",
@@ -123,7 +131,7 @@ func simulate(
             options: serverOptions,
             handler: handler
         )
-        let client = Client(to: "db:7000", speaking: codec, options: options, on: network.loops)
+        let client = Client(to: Wire.endpoint("db:7000"), speaking: codec, options: options, on: network.loops)
         do {
             try await body(SimulatedService(network: network, server: server), client)
         } catch {

@@ -20,7 +20,8 @@ func withServerAndClient(
     handler: @escaping LoopbackServer.Handler = { _ in .echo },
     _ body: nonisolated(nonsending) (LoopbackServer, Client) async throws -> Void
 ) async throws {
-    try await withLoopbackServer(speaking: codec, options: options, handler: handler) { server in
+    let clientOptions = try Wire.client(clientOptions)
+    try await withLoopbackServer(speaking: codec, options: try Wire.server(options), handler: handler) { server in
         try await withClient(to: server.endpoint, speaking: codec, options: clientOptions) { client in
             try await body(server, client)
         }
@@ -33,8 +34,10 @@ func withServerAndConnection(
     handler: @escaping LoopbackServer.Handler = { _ in .echo },
     _ body: nonisolated(nonsending) (LoopbackServer, Connection) async throws -> Void
 ) async throws {
-    try await withLoopbackServer(speaking: layout, handler: handler) { server in
-        let connection = Connection(to: server.endpoint, speaking: layout, options: quickOptions())
+    let options = try Wire.client(quickOptions())
+    let serverOptions = try Wire.server(LoopbackServer.Options())
+    try await withLoopbackServer(speaking: layout, options: serverOptions, handler: handler) { server in
+        let connection = Connection(to: server.endpoint, speaking: layout, options: options)
         do {
             try await body(server, connection)
         } catch {

@@ -1,0 +1,40 @@
+// TLS that is verified: the server shows a certificate for its name, which leads to a root that the client believes, and
+// the client shows one of its own. A server that cannot do so gets nothing.
+import Trunkline
+import TrunklineTesting
+
+// Certificates for this run alone. Yours come from your certification authority; the system's roots are the default.
+let authority = try TestAuthority()
+let server = try await LoopbackServer.start(
+    speaking: .standard,
+    options: LoopbackServer.Options {
+        // An identity is two texts in PEM: `TLSIdentity(certificates: .file("server.pem"), privateKey: .file("server.key"))`.
+        if let identity = try? authority.identity(for: "127.0.0.1") {
+            $0.tls = .init(identity) { $0.clientRoots = authority.root }
+        }
+    }
+)
+let worker = try authority.identity(for: "worker-7", usage: .client)
+
+// snippet.show
+var options = ClientOptions()
+options.tls.roots = .only(authority.root)
+options.tls.identity = worker
+let client = Client(to: server.endpoint, speaking: .standard, options: options)  // "tls://127.0.0.1:…"
+
+print("answered: \(try await client.send(Request(type: 0x410, body: "hello")).body == "hello")")
+print("over \(await client.tlsSession?.version ?? "plaintext")")
+await client.close()
+
+// Whom nobody vouches for is refused before a byte of a request goes out.
+let stranger = Client(to: server.endpoint, speaking: .standard)
+do {
+    _ = try await stranger.send(Request(type: 0x410, body: "secret"))
+} catch {
+    print("\(error.code): \((error.cause as? TransportError)?.code == .tls(.untrusted) ? "untrusted" : "\(error)")")
+}
+// snippet.hide
+
+await stranger.close()
+await server.stop()
+print("SecureConnection: done")
