@@ -39,8 +39,10 @@ extension ClientOptions {
         /// at least 1; `nil` for never.
         ///
         /// A server that left an answer out has shifted all later answers by one for good, and this is how it shows: each
-        /// time that the link comes to rest an answer is missing. Nothing is lost when such a link is replaced, since nothing
-        /// is under way on it; requests that are merely slow are answered sooner or later, and the count begins anew.
+        /// time that the link comes to rest an answer is missing. No request is lost when such a link is replaced, since
+        /// none is under way on it; pushes between the two links may be. Once every request has its answer, however late, the
+        /// count begins anew; a server whose every answer comes too late, while there is always a request more, looks the
+        /// same: give it more time, or no limit.
         public var maximumStalls: Int? = 3
     }
 }

@@ -79,7 +79,7 @@ extension Client: @preconcurrency ConnectionOwner {
         case .suspendsReading(let channel):
             fullReplies.append(channel)
             updateReading()
-        case .fails(let ticket, let code, let message): cancel(ticket, code, message)
+        case .fails(let ticket, let code, let message, let cause): cancel(ticket, code, message, cause: cause)
         }
     }
 

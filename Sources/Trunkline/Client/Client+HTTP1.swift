@@ -30,7 +30,8 @@ extension Client {
     /// ```
     ///
     /// Parameters, errors and what a slow reader causes are those of `stream` of a `Request`. Leaving the loop early gives
-    /// the request up; its content is still read to the end and dropped, as HTTP/1.1 knows no cancellation.
+    /// the request up; its content is still read to the end and dropped, as HTTP/1.1 knows no cancellation, or the link is
+    /// left behind with it where nothing may follow the request (`FrameCodec.mayPipeline(behind:)`).
     ///
     /// - Throws: `invalidRequest`, fate `notSent`, for what cannot be sent.
     public nonisolated func stream(

@@ -102,7 +102,7 @@ extension Client: @preconcurrency MailboxOwner {
     // MARK: Giving up
 
     /// Ends a request that is not wanted any more, by whatever of the three ways is right.
-    func cancel(_ ticket: Ticket, _ code: ClientError.Code, _ message: String) {
+    func cancel(_ ticket: Ticket, _ code: ClientError.Code, _ message: String, cause: FrameError? = nil) {
         guard let entry = exchange.table[ticket] else { return }  // it has ended already
         flushOutgoing()
         let started = connection.assumeIsolated { $0.outbound.hasStarted(entry.position) }
@@ -125,7 +125,7 @@ extension Client: @preconcurrency MailboxOwner {
                 }
             }
             let endpoint = connection.assumeIsolated { $0.endpoint(of: entry.position) }
-            waiter.resume(.failure(ClientError(code, .unknown, message, endpoint: endpoint)))
+            waiter.resume(.failure(ClientError(code, .unknown, message, endpoint: endpoint, cause: cause)))
         }
     }
 

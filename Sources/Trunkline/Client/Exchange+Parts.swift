@@ -7,7 +7,7 @@ extension Exchange {
         case none
         case suspendsReading(ReplyChannel)
         /// The request is to be given up, for this reason.
-        case fails(Ticket, ClientError.Code, String)
+        case fails(Ticket, ClientError.Code, String, cause: FrameError? = nil)
     }
 
     /// Hands a part to the one who waits for the reply.
@@ -28,7 +28,10 @@ extension Exchange {
     private mutating func hand(_ part: Frame, to answer: RequestTable<Waiter>.Answer) -> Consequence {
         switch answer {
         case .resume(let ticket, let waiter):
-            if part.damage != nil { return .fails(ticket, .protocolViolation, "a part of the reply is damaged") }
+            if let damage = part.damage {
+                let cause = FrameError(damage, .reason(damage, of: part))
+                return .fails(ticket, .protocolViolation, "a frame of the reply is damaged", cause: cause)
+            }
             counters.parts += 1
             switch waiter.take(part, joiningIn: replyRoom) {
             case .taken: return .none

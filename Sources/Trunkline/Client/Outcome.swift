@@ -19,6 +19,19 @@ extension Outcome {
 
 extension ClientError {
     static func damaged(_ frame: Frame, _ damage: FrameError.Code) -> ClientError {
+        let cause = FrameError(damage, .reason(damage, of: frame))
+        return ClientError(.protocolViolation, .answered, "the response is damaged", response: frame, cause: cause)
+    }
+
+    static func rejection(_ frame: Frame) -> ClientError {
+        let message = frame.status == 0 ? "the server refused" : "the server answered with status \(frame.status)"
+        return ClientError(.rejected, .answered, message, response: frame)
+    }
+}
+
+extension String {
+    /// What is wrong with a damaged frame, in words.
+    static func reason(_ damage: FrameError.Code, of frame: Frame) -> String {
         let reason =
             switch damage {
             case .illegalLength: "is longer than may be"
@@ -26,12 +39,6 @@ extension ClientError {
             case .missingBody: "has no body"
             default: "is not acceptable"
             }
-        let cause = FrameError(damage, "the response \(reason); it begins with \(frame.body)")
-        return ClientError(.protocolViolation, .answered, "the response is damaged", response: frame, cause: cause)
-    }
-
-    static func rejection(_ frame: Frame) -> ClientError {
-        let message = frame.status == 0 ? "the server refused" : "the server answered with status \(frame.status)"
-        return ClientError(.rejected, .answered, message, response: frame)
+        return "the answer \(reason); it begins with \(frame.body)"
     }
 }

@@ -91,6 +91,8 @@ final class ReplyChannel: Sendable {
             if part.isRejection {
                 // One byte more than is told, so that it is known that there were more.
                 state.rejection += part.body.prefix(max(0, maximumRejection + 1 - state.rejection.count))
+                // Its reader gets none of them, and yet the reply goes on.
+                for id in state.waiters.keys { state.waiters[id]?.since = loop.now }
                 return (.taken, nil)
             }
             let offer = state.buffer.offer(part)

@@ -134,7 +134,7 @@ public struct LengthPrefixedCodec: FrameCodec {
     ///
     /// `numbers` are those that the client hands out, up to what the type holds at most; a received frame with another one
     /// is a push. A place beyond the longest body stops the program.
-    public func serial<Value: FixedWidthInteger & UnsignedInteger>(
+    public func serial<Value: WireInteger>(
         at offset: Int,
         _ type: Value.Type,
         order: ByteOrder = .bigEndian,
@@ -156,7 +156,7 @@ public struct LengthPrefixedCodec: FrameCodec {
 
     /// The same with `frame.type`, at most 4 bytes, in the body, `offset` bytes from its beginning, written there as the
     /// serial number is. What the types mean is for `reading` to say. A place beyond the longest body stops the program.
-    public func type<Value: FixedWidthInteger & UnsignedInteger>(
+    public func type<Value: WireCode>(
         at offset: Int,
         _ type: Value.Type,
         order: ByteOrder = .bigEndian,
@@ -165,7 +165,6 @@ public struct LengthPrefixedCodec: FrameCodec {
     ) -> LengthPrefixedCodec {
         var codec = self
         let width = MemoryLayout<Value>.size
-        require(width <= 4, "LengthPrefixedCodec: a type number has at most 4 bytes, not \(width)", file, line)
         codec.type = Place(at: offset, width: width, order: order, within: largestBody, file, line)
         codec.checkPlaces(file, line)
         return codec

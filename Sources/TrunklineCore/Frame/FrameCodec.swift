@@ -47,7 +47,7 @@ public protocol FrameCodec: Sendable {
     mutating func noteSent(_ frame: Frame)
 
     /// Whether other requests may follow `request` on its link before it is answered to the end. Asked in protocols matched
-    /// in order only, once for each request.
+    /// in order only, once for each request of a `Client`; a greeting, and a `Connection` alone, look after that themselves.
     ///
     /// If not, those behind it wait; once its caller has given it up, they go out on another link. For requests after which
     /// it is not known what becomes of the next (HTTP's `POST`, or a request to upgrade).
@@ -105,7 +105,8 @@ public protocol FrameCodec: Sendable {
     /// The same protocol as the server sees it: decodes requests and encodes responses. For test servers.
     func serverSide() -> any FrameCodec
 
-    /// Decodes every complete frame of `input` into `frames`. Not for conformers to implement.
+    /// Decodes every complete frame of `input` into `frames`: by `decode` in turn, unless a codec knows a faster way to the
+    /// same frames.
     mutating func decodeAll(_ input: inout ReceiveBuffer, into frames: inout [Frame]) throws(FrameError)
 }
 

@@ -4,6 +4,10 @@ extension FrameLayout {
     /// Throws `malformed` for a field that the layout of these frames does not declare, and for a value that does not fit.
     public mutating func setDefaults(from frame: Frame) throws(FrameError) {
         try checkFields(of: frame, outbound)
+        // Requests may say it of their bodies wherever they go; here it would have no effect.
+        if let name = frame.fieldNames.first(where: { name in !outbound.named.contains { $0.name == name } }) {
+            throw FrameError(.malformed, "the layout has no field \"\(name)\"")
+        }
         let fields = outbound.fields.map { field in
             switch field.content {
             case .integer(let name, let initial):

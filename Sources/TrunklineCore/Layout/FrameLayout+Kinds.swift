@@ -36,6 +36,8 @@ extension FrameLayout {
         guard !isServerSide, inbound.serial != nil || error.code == .missingBody else { throw error }
         var frame = copy frame
         frame.damage = error.code
+        // Perhaps the answer to the request with its serial, perhaps none: that request is given up, and not answered.
+        if error.code == .unknownType { frame.kind = .part }
         return frame
     }
 

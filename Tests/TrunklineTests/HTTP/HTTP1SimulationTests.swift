@@ -158,6 +158,20 @@ struct HTTP1SimulationTests {
         }
     }
 
+    /// The reader gets none of a rejection's parts, and was out of time although one came every few seconds.
+    @Test func aRejectionThatTakesItsTimeIsWhole() throws {
+        let head: Bytes = "HTTP/1.1 500 Broken\r\nTransfer-Encoding: chunked\r\n\r\n"
+        let answer: @Sendable (HTTP1Request) -> Reaction? = { _ in
+            let chunks = (0..<4).map { _ in Reaction.after(.seconds(5), .garbage("3\r\nabc\r\n")) }
+            return .sequence([.garbage(head)] + chunks + [.after(.seconds(5), .garbage("0\r\n\r\n"))])
+        }
+        try simulate(speaking: HTTP1Codec(host: "h", rejecting: 500...599), answer) { _, client in
+            var elements = client.stream(try Request(HTTP1Request(.get, "/"))).makeAsyncIterator()
+            let error = await failure { () throws(ClientError) in try await elements.next() }
+            #expect(error?.code == .rejected && error?.fate == .answered)
+        }
+    }
+
     @Test func aResponseInPartsCanBeReadAsItComes() throws {
         let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
             .sequence([

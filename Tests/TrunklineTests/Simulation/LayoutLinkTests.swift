@@ -21,22 +21,48 @@ struct LayoutLinkTests {
             let serial = UInt8(request.serial)
             return switch request.body {
             case "a": .sequence([.garbage([9, 0, 0, 0, 1, 0x78]), .echo])
-            case "b": .garbage([9, serial, 0, 0, 1, 0x78])
+            case "b": .sequence([.garbage([9, serial, 0, 0, 1, 0x78]), .after(.seconds(1), .echo)])
             default: .echo
             }
         }
-        try simulate(speaking: layout, handler: handler) { _, client in
+        let patient = LoopbackServer.Options { $0.answersCancelled = true }
+        try simulate(speaking: layout, server: patient, handler: handler) { service, client in
             let reply = try await client.send(Request(type: 0x10, body: "a"))
             #expect(reply.body == "a")
             #expect(await client.statistics.unknownResponses == 1)
             let error = await failure { () throws(ClientError) in try await client.send(Request(type: 0x10, body: "b"))
             }
-            #expect(error?.code == .protocolViolation && error?.fate == .answered)
+            #expect(error?.code == .protocolViolation && error?.fate == .unknown)
             let cause = error?.cause as? FrameError
             #expect(cause?.code == .unknownType)
-            #expect(cause?.message.hasPrefix("the response is of type 0x9, which the protocol has not") == true)
+            #expect(cause?.message.hasPrefix("the answer is of type 0x9, which the protocol has not") == true)
+            // Perhaps it was no answer: the request is cancelled, and its serial kept from use until the true one has come.
+            #expect(await client.statistics.heldSerials == 1)
+            try await service.pass(.seconds(2))
+            #expect(await client.statistics.heldSerials == 0)
             _ = try await client.send(Request(type: 0x10, body: "c"))
             #expect(await client.statistics.connection.links == 1)
+        }
+    }
+
+    /// The link was left for what the closure had said was no frame.
+    @Test func aFrameThatTheClosureRefusesIsNoGoAwayAndNoPing() throws {
+        let layout = FrameLayout {
+            Field.type(UInt8.self)
+            Field.serial(UInt8.self)
+            Field.length(UInt8.self, counting: .body)
+            Field.body
+        }
+        .roles(ping: 1, goAway: 3, serials: 50..., kind: { $0.type != 0x10 && $0.body.isEmpty ? nil : $0.kind })
+        let handler: LoopbackServer.Handler = { _ in .sequence([.garbage([3, 0, 0, 1, 0, 0]), .echo]) }
+        try simulate(speaking: layout, handler: handler) { service, client in
+            let reply = try await client.send(Request(type: 0x10, body: "a"))
+            #expect(reply.body == "a")
+            try await service.pass(.seconds(1))
+            let statistics = await client.statistics
+            #expect(statistics.unknownResponses == 2)
+            #expect(statistics.connection.links == 1)
+            #expect(await service.server.journal.pongCount == 0)
         }
     }
 
