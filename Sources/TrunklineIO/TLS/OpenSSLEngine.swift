@@ -121,6 +121,10 @@ final class OpenSSLEngine: TLSEngine {
         if result != 1 || written != bytes.count { throw failure("encrypting failed") }
     }
 
+    /// Goes on with new keys, and asks the peer for the same (RFC 8446 §4.6.3). For tests: OpenSSL does so by itself when it
+    /// has to.
+    func updateKeys() { _ = unsafe api.pointee.SSL_key_update(ssl, 1) }
+
     func finishWriting() {
         unsafe context.keep(ssl, for: name)
         var nothing = unsafe UnsafeRawBufferPointer(start: nil, count: 0)

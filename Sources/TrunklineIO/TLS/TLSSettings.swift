@@ -59,7 +59,7 @@ public struct PublicKeyPin: Sendable, Hashable {
     /// `nil` when that is not the base64 of 32 bytes.
     public init?(base64 text: String) {
         var text = text[...]
-        for prefix in ["sha256/", "sha256//", "pin-sha256="] where text.hasPrefix(prefix) {
+        for prefix in ["sha256//", "sha256/", "pin-sha256="] where text.hasPrefix(prefix) {
             text = text.dropFirst(prefix.count)
         }
         guard let digest = decodedBase64(text), digest.count == 32 else { return nil }

@@ -1,0 +1,147 @@
+import Testing
+import TrunklineCore
+import TrunklineTesting
+
+@testable import TrunklineIO
+
+/// The engine without any socket.
+@Suite struct TLSEngineTests {
+    /// A client's engine and a server's, joined by hand.
+    private final class Pair {
+        let client, server: OpenSSLEngine
+
+        init(minimumVersion: TLSVersion = .tls12) async throws {
+            let authority = try TestAuthority()
+            var settings = TLSSettings(.client(verifies: true))
+            settings.trustsSystem = false
+            settings.roots = [try authority.root.load()]
+            settings.minimumVersion = minimumVersion
+            client = try OpenSSLEngine(OpenSSLContext(settings), name: "server", isServer: false)
+            settings = TLSSettings(.server(verifiesClients: false))
+            settings.identity = try await authority.identity(for: "server").load()
+            server = try OpenSSLEngine(OpenSSLContext(settings), name: "", isServer: true)
+        }
+
+        /// Lets both take turns until neither has anything to say.
+        func shakeHands() throws -> (client: Bool, server: Bool) {
+            var (clientIsDone, serverIsDone) = (false, false)
+            for _ in 0..<8 {
+                if !clientIsDone { clientIsDone = try Self.handshake(client, with: server.outgoing.takeAll()) }
+                if !serverIsDone { serverIsDone = try Self.handshake(server, with: client.outgoing.takeAll()) }
+            }
+            return (clientIsDone, serverIsDone)
+        }
+
+        private static func handshake(_ engine: OpenSSLEngine, with input: [UInt8]) throws(TransportError) -> Bool {
+            try unsafe input.span.bytes.withUnsafeBytes { memory throws(TransportError) in
+                var input = unsafe memory
+                return try unsafe engine.handshake(&input)
+            }
+        }
+
+        static func write(_ bytes: [UInt8], to engine: OpenSSLEngine) throws(TransportError) {
+            try unsafe bytes.span.bytes.withUnsafeBytes { memory throws(TransportError) in try unsafe engine.write(memory) }
+        }
+
+        /// What `engine` decrypts of `input`, and how the reading ended.
+        static func read(_ input: [UInt8], by engine: OpenSSLEngine) -> (bytes: [UInt8], end: TLSReadOutcome) {
+            var memory = [UInt8](repeating: 0, count: 1000)
+            var bytes: [UInt8] = []
+            return unsafe input.withUnsafeBytes { all in
+                var input = unsafe all
+                while true {
+                    let outcome = unsafe memory.withUnsafeMutableBytes { unsafe engine.read(&input, into: $0) }
+                    guard case .bytes(let count) = outcome else { return (bytes, outcome) }
+                    bytes += memory[..<count]
+                }
+            }
+        }
+    }
+
+    @Test("bytes arrive as they were written, however they are cut", arguments: [1, 5, 17, 16_000, 70_000])
+    func cut(size: Int) async throws {
+        let pair = try await Pair()
+        #expect(try pair.shakeHands() == (true, true))
+        let sent = (0..<60_000).map { UInt8(truncatingIfNeeded: $0 &* 31) }
+        try Pair.write(sent, to: pair.client)
+        var rest = pair.client.outgoing.takeAll()[...]
+        var received: [UInt8] = []
+        while !rest.isEmpty {
+            received += Pair.read(Array(rest.prefix(size)), by: pair.server).bytes
+            rest = rest.dropFirst(size)
+        }
+        #expect(received == sent)
+    }
+
+    @Test("the peer may ask for new keys at any time, and gets them")
+    func keyUpdate() async throws {
+        let pair = try await Pair(minimumVersion: .tls13)
+        #expect(try pair.shakeHands() == (true, true))
+        for round in 0..<5 {
+            pair.server.updateKeys()
+            try Pair.write([UInt8(round)], to: pair.server)
+            #expect(Pair.read(pair.server.outgoing.takeAll(), by: pair.client).bytes == [UInt8(round)])
+            try Pair.write([UInt8(100 + round)], to: pair.client)
+            #expect(Pair.read(pair.client.outgoing.takeAll(), by: pair.server).bytes == [UInt8(100 + round)])
+        }
+    }
+
+    @Test("every byte that is damaged on the way is noticed")
+    func damaged() async throws {
+        for position in stride(from: 0, to: 60, by: 7) {
+            let pair = try await Pair()
+            #expect(try pair.shakeHands() == (true, true))
+            _ = Pair.read(pair.server.outgoing.takeAll(), by: pair.client)
+            try Pair.write(Array("a secret of some length".utf8), to: pair.client)
+            var bytes = pair.client.outgoing.takeAll()
+            bytes[position % bytes.count] ^= 0x40
+            let (received, end) = Pair.read(bytes, by: pair.server)
+            #expect(received.isEmpty)
+            // A length that is larger now makes it wait for the rest.
+            switch end {
+            case .failed(let error): if case .tls = error.code {} else { Issue.record("\(error)") }
+            case .needsInput: #expect((3...4).contains(position))
+            default: Issue.record("\(end)")
+            }
+        }
+    }
+
+    @Test("no bytes from a peer trap, hang or pass for a handshake")
+    func garbage() async throws {
+        var random = SeededGenerator(seed: 7)
+        for _ in 0..<300 {
+            let pair = try await Pair()
+            var bytes = (0..<Int.random(in: 1...200, using: &random)).map { _ in UInt8.random(in: 0...255, using: &random) }
+            // Half of them look like TLS at first.
+            if Bool.random(using: &random) { bytes = [0x16, 3, 3, 0, UInt8(min(255, bytes.count))] + bytes }
+            let outcome = Result { try unsafe bytes.withUnsafeBytes { memory in
+                var input = unsafe memory
+                return try unsafe pair.client.handshake(&input)
+            } }
+            #expect((try? outcome.get()) != true)
+        }
+    }
+
+    @Test("a library that is not there is said to be missing, with what to install")
+    func missing() {
+        let error = #expect(throws: TransportError.self) { try OpenSSL(firstOf: [("libnothing.so.9", "libnothing.so.8")]) }
+        #expect(error?.code == .tls(.libraryMissing))
+        #expect(error?.message.contains("install libssl3") == true)
+        #expect(error?.message.contains("libnothing.so.8") == true)
+    }
+
+    @Test("a pin is read as it is written in configurations")
+    func pins() {
+        let base64 = "r/mIkG3eEpVdm+u/ko/cwxzOMo1bk4TyHIlByibiA5E="
+        let pin = PublicKeyPin(base64: base64)
+        #expect(pin != nil)
+        #expect(PublicKeyPin(base64: "sha256/" + base64) == pin)
+        #expect(PublicKeyPin(base64: "sha256//" + base64) == pin)
+        #expect(PublicKeyPin(base64: "pin-sha256=" + base64) == pin)
+        #expect(pin == pin.flatMap { PublicKeyPin(sha256: $0.digest) })
+        for bad in ["", "sha256/", "abc", base64 + "AA", "r/mIkG3eEpVdm+u/ko/cwxzOMo1bk4TyHIlByibiA5!="] {
+            #expect(PublicKeyPin(base64: bad) == nil, "\(bad)")
+        }
+        #expect(PublicKeyPin(sha256: [1, 2, 3]) == nil)
+    }
+}
