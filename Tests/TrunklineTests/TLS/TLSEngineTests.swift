@@ -40,7 +40,9 @@ import TrunklineTesting
         }
 
         static func write(_ bytes: [UInt8], to engine: OpenSSLEngine) throws(TransportError) {
-            try unsafe bytes.span.bytes.withUnsafeBytes { memory throws(TransportError) in try unsafe engine.write(memory) }
+            try unsafe bytes.span.bytes.withUnsafeBytes { memory throws(TransportError) in
+                try unsafe engine.write(memory)
+            }
         }
 
         /// What `engine` decrypts of `input`, and how the reading ended.
@@ -88,19 +90,19 @@ import TrunklineTesting
 
     @Test("every byte that is damaged on the way is noticed")
     func damaged() async throws {
-        for position in stride(from: 0, to: 60, by: 7) {
+        for position in stride(from: 0, through: 40, by: 5) {
             let pair = try await Pair()
             #expect(try pair.shakeHands() == (true, true))
             _ = Pair.read(pair.server.outgoing.takeAll(), by: pair.client)
             try Pair.write(Array("a secret of some length".utf8), to: pair.client)
             var bytes = pair.client.outgoing.takeAll()
-            bytes[position % bytes.count] ^= 0x40
+            bytes[position] ^= 0x40
             let (received, end) = Pair.read(bytes, by: pair.server)
             #expect(received.isEmpty)
             // A length that is larger now makes it wait for the rest.
             switch end {
             case .failed(let error): if case .tls = error.code {} else { Issue.record("\(error)") }
-            case .needsInput: #expect((3...4).contains(position))
+            case .needsInput: #expect(3...4 ~= position)
             default: Issue.record("\(end)")
             }
         }
@@ -111,20 +113,26 @@ import TrunklineTesting
         var random = SeededGenerator(seed: 7)
         for _ in 0..<300 {
             let pair = try await Pair()
-            var bytes = (0..<Int.random(in: 1...200, using: &random)).map { _ in UInt8.random(in: 0...255, using: &random) }
+            var bytes = (0..<Int.random(in: 1...200, using: &random)).map { _ in
+                UInt8.random(in: 0...255, using: &random)
+            }
             // Half of them look like TLS at first.
             if Bool.random(using: &random) { bytes = [0x16, 3, 3, 0, UInt8(min(255, bytes.count))] + bytes }
-            let outcome = Result { try unsafe bytes.withUnsafeBytes { memory in
-                var input = unsafe memory
-                return try unsafe pair.client.handshake(&input)
-            } }
+            let outcome = Result {
+                try unsafe bytes.withUnsafeBytes { memory in
+                    var input = unsafe memory
+                    return try unsafe pair.client.handshake(&input)
+                }
+            }
             #expect((try? outcome.get()) != true)
         }
     }
 
     @Test("a library that is not there is said to be missing, with what to install")
     func missing() {
-        let error = #expect(throws: TransportError.self) { try OpenSSL(firstOf: [("libnothing.so.9", "libnothing.so.8")]) }
+        let error = #expect(throws: TransportError.self) {
+            try OpenSSL(firstOf: [("libnothing.so.9", "libnothing.so.8")])
+        }
         #expect(error?.code == .tls(.libraryMissing))
         #expect(error?.message.contains("install libssl3") == true)
         #expect(error?.message.contains("libnothing.so.8") == true)

@@ -15,7 +15,9 @@ import TrunklineTesting
     /// Puts `text` in the place of the file `name`, as those do who rotate: nobody reads half of it.
     private func replace(_ name: String, with text: PEM) throws {
         try text.write(toFile: "\(directory)/\(name).new")
-        guard unsafe rename("\(directory)/\(name).new", "\(directory)/\(name)") == 0 else { throw CocoaError(.fileWriteUnknown) }
+        guard unsafe rename("\(directory)/\(name).new", "\(directory)/\(name)") == 0 else {
+            throw CocoaError(.fileWriteUnknown)
+        }
     }
 
     @Test("the next link is secured with the new certificate, key and roots", .timeLimit(.minutes(1)))
