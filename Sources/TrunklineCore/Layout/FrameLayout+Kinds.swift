@@ -127,7 +127,7 @@ extension FrameLayout {
         {
             throw FrameError(
                 .unknownType,
-                "type \(hexadecimal(frame.type)) is none of the role requests (\(list(requests))), nor of another role"
+                "type \(hexadecimal(frame.type)) is none of the role requests (\(list(requests)))"
             )
         }
         guard frame.kind == .response, !frame.isRejection, frame.body.isEmpty else { return }

@@ -131,10 +131,10 @@ struct RoleTests {
             ]
         )
         let frame = try #require(layout.decoded(hex("06 09 00 0000 01 61")).frames.first)
-        #expect(frame.kind == .response && frame.type == 6 && frame.serial == 9 && frame.body == "a")
+        #expect(frame.kind == .part && frame.type == 6 && frame.serial == 9 && frame.body == "a")
         #expect(
             layout.complaint(about: Frame(.request, type: 6))
-                == "type 0x6 is none of the role requests (types 0x3 to 0x5), nor of another role"
+                == "type 0x6 is none of the role requests (types 0x3 to 0x5)"
         )
         #expect(layout.serverSide().refusal(of: hex("00 09 00 0000 00")) == .unknownType)
         #expect(layout.refusal(of: Frame(.request, type: 6)) == .unknownType)
