@@ -45,10 +45,11 @@ enum FuzzRoles {
         return field.map { .field($0, numbers) } ?? numbers.markOfRole
     }
 
-    /// By the type, which a frame keeps from one side to the other.
+    /// By the type, which a frame keeps from one side to the other unless it is 0, which becomes that of a role.
     private static func closure(by key: UInt8) -> @Sendable (Frame) -> Frame.Kind? {
         { frame in
-            switch UInt8(truncatingIfNeeded: frame.type) ^ key {
+            guard frame.type != 0 else { return frame.kind }
+            return switch UInt8(truncatingIfNeeded: frame.type) ^ key {
             case 1: .push
             case 2: .part
             case 3: .goAway
