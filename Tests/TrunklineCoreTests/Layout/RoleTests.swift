@@ -1,3 +1,4 @@
+import SampleLayouts
 import Testing
 import TrunklineCore
 
@@ -159,6 +160,21 @@ struct RoleTests {
         let part = Frame(.part, type: 7, serial: 9)
         #expect(try layout.decoded(layout.serverSide().encoded(part)).frames.map(\.kind) == [.part])
         #expect(try layout.damage(of: hex("07 09 00 0000 00 08 09 00 0000 00")) == [nil, .unknownType])
+    }
+
+    /// The mark was taken for a part of the type: no server could send a part, or with the opposite mark a response.
+    @Test func aMarkInTheTypeMakesItNoOtherType() throws {
+        let parts = [Frame(.part, type: 3, serial: 9), Frame(.response, type: 3, serial: 9, body: "b")]
+        for isSet in [true, false] {
+            let layout = Self.flagged.roles(part: .bit(7, isSet: isSet), requests: 3...5).requiringBody(
+                inResponsesTo: 3
+            )
+            let server = layout.serverSide()
+            let bytes = try parts.flatMap { try server.encoded($0) }
+            #expect(try layout.decoded(bytes).frames.map(\.kind) == [.part, .response])
+            #expect(server.refusal(of: Frame(.response, type: 3, serial: 9)) == .missingBody)
+            #expect(server.refusal(of: Frame(.part, type: 6, serial: 9)) == .unknownType)
+        }
     }
 
     @Test func aLinkEndsWithAClosingFrameWhereThereIsTheRole() throws {
