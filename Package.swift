@@ -45,10 +45,21 @@ let package = Package(
             dependencies: ["Trunkline", "TrunklineTesting", "TrunklineCore", "TrunklineIO", "CTrunklineBench"],
             swiftSettings: settings
         ),
-        .testTarget(name: "TrunklineCoreTests", dependencies: ["TrunklineCore"], swiftSettings: settings),
+        // Layouts that more than one target tries.
+        .target(
+            name: "SampleLayouts",
+            dependencies: ["TrunklineCore"],
+            path: "Tests/SampleLayouts",
+            swiftSettings: settings
+        ),
+        .testTarget(
+            name: "TrunklineCoreTests",
+            dependencies: ["TrunklineCore", "SampleLayouts"],
+            swiftSettings: settings
+        ),
         .testTarget(
             name: "TrunklineTests",
-            dependencies: ["Trunkline", "TrunklineTesting", "TrunklineCore", "TrunklineIO"],
+            dependencies: ["Trunkline", "TrunklineTesting", "TrunklineCore", "TrunklineIO", "SampleLayouts"],
             swiftSettings: settings
         ),
         .testTarget(
@@ -65,7 +76,7 @@ if Context.environment["TRUNKLINE_FUZZ"] != nil {
     package.targets.append(
         .executableTarget(
             name: "trunkline-fuzz",
-            dependencies: ["Trunkline", "TrunklineTesting", "TrunklineCore"],
+            dependencies: ["Trunkline", "TrunklineTesting", "TrunklineCore", "SampleLayouts"],
             path: "Tests",
             exclude: ["Fuzz/Corpus"],
             sources: [

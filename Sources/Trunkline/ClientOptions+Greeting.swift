@@ -4,7 +4,7 @@ extension ClientOptions {
         /// Logs in, negotiates, identifies: runs on every new link before any other traffic, on no actor. Default none.
         ///
         /// What it throws ends the attempt: `GreetingRefusal` says whether for good; any other error is taken for a
-        /// failure that time may mend. Requests that callers make meanwhile wait and go out after it, in order.
+        /// failure that time may mend, unless it is `invalidRequest`, which is a mistake of the closure's own. Requests that callers make meanwhile wait and go out after it, in order.
         public var perform: (@Sendable (Greeter) async throws -> Void)?
         /// Restores what the server knew of us, after `perform`, given the requests of `Client.subscribe` in their order.
         ///

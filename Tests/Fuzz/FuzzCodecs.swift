@@ -15,7 +15,53 @@ enum FuzzCodecs {
                 .serial(at: 1, UInt32.self),
             limit: 300
         ),
+        FuzzProtocol(
+            LengthPrefixedCodec(UInt16.self, maximumFrameSize: 300)
+                .type(at: 1, UInt16.self, order: .littleEndian).serial(at: 3, UInt16.self, numbers: 50...).reading(
+                    read
+                ),
+            limit: 300
+        ),
+        FuzzProtocol(
+            LengthPrefixedCodec(.varint, maximumFrameSize: 300)
+                .serial(at: 0, UInt8.self).type(at: 1, UInt32.self).heartbeat(ping: "", pong: "!")
+                .reading(readBesidePongs),
+            limit: 300
+        ),
+        FuzzProtocol(
+            LengthPrefixedCodec(UInt8.self, maximumFrameSize: 100).type(at: 0, UInt8.self).reading(read),
+            limit: 100
+        ),
+        FuzzProtocol(
+            DelimitedCodec(delimiter: "\n", maximumFrameSize: 100).heartbeat(ping: "PING", pong: "PONG").reading {
+                frame in
+                frame.type = frame.body.first.map { UInt32($0) } ?? 0
+                readBesidePongs(&frame)
+            },
+            limit: 100
+        ),
     ]
+
+    /// Where there are heartbeats, what is ignored goes out again as one.
+    @Sendable
+    private static func readBesidePongs(_ frame: inout Frame) {
+        if frame.type != 6 { read(&frame) }
+    }
+
+    /// What types mean, in protocols that leave that to the reader.
+    @Sendable
+    private static func read(_ frame: inout Frame) {
+        switch frame.type {
+        case 1: frame.kind = .part
+        case 2: frame.kind = .push
+        case 3: frame.kind = .goAway
+        case 4: frame.isRejection = true
+        case 5: (frame.isRejection, frame.status) = (true, 404)
+        case 6: frame.kind = .pong
+        case 7: frame.damage = .unknownType
+        default: break
+        }
+    }
 
     /// A server that answers a HEAD request between two others.
     static let http: [FuzzProtocol] = [limited(partSize: 0), limited(partSize: 4096)]

@@ -8,38 +8,107 @@ enum FuzzGreeting {
         let speech = input.pieces().map { Bytes($0) }
         let network = SimulatedNetwork(seed: UInt64(flags))
         do {
-            try network.runBlocking { try await converse(on: network, flags, speech) }
+            try network.runBlocking {
+                switch flags >> 4 & 3 {
+                case 0: try await converse(on: network, in: .standard, flags, speech)
+                case 1: try await converse(on: network, in: bySerial, flags, speech)
+                case 2: try await converse(on: network, in: inOrder, flags, speech)
+                default: try await converse(on: network, in: withSession, flags, speech)
+                }
+            }
         } catch {
             fatalError("the simulation did not end well: \(error)")
         }
         guard network.openLinks == 0 else { fatalError("\(network.openLinks) links are left") }
     }
 
-    private static func converse(on network: SimulatedNetwork, _ flags: UInt8, _ speech: [Bytes]) async throws {
+    // MARK: Protocols
+
+    private static let bySerial = LengthPrefixedCodec(UInt8.self, maximumFrameSize: 200)
+        .serial(at: 0, UInt16.self, numbers: 50...)
+        .reading { frame in
+            if frame.body.count > 9 { frame.kind = .part }
+        }
+
+    private static let inOrder = DelimitedCodec(delimiter: "\n", maximumFrameSize: 200)
+        .heartbeat(ping: "PING", pong: "PONG")
+        .reading { frame in
+            switch frame.body.first {
+            case UInt8(ascii: "+"): frame.kind = .part
+            case UInt8(ascii: "!"): frame.kind = .push
+            case UInt8(ascii: "-"): frame.isRejection = true
+            case UInt8(ascii: "."): frame.kind = .goAway
+            default: break
+            }
+        }
+
+    private static let withSession = FrameLayout {
+        Field.type(UInt8.self)
+        Field.serial(UInt8.self)
+        Field.integer("session", UInt16.self)
+        Field.bytes("token", 2)
+        Field.length(UInt8.self, counting: .body)
+        Field.body
+    }
+    .roles(
+        ping: 1,
+        push: 2,
+        cancel: 3,
+        part: .bit(15, of: "session"),
+        goAway: 4,
+        retryAfter: .seconds(in: "session"),
+        requests: 0x10...,
+        serials: 50...
+    )
+    .requiringBody(inResponsesTo: 0x12)
+
+    // MARK: Conversation
+
+    private static func converse(
+        on network: SimulatedNetwork,
+        in codec: some FrameCodec,
+        _ flags: UInt8,
+        _ speech: [Bytes]
+    ) async throws {
+        // A type of 16 bits where the protocol has it; two bytes for the serial number where that is in the body.
+        let types: UInt32 = codec is FrameLayout ? flags & 0x30 == 0 ? 0x410 : 0x10 : 0
+        func request(_ number: UInt32, _ text: String) -> Request {
+            Request(type: types == 0 ? 0 : types + number, body: Bytes("12\(text)".utf8))
+        }
         let options = LoopbackServer.Options { options in
             options.onConnect = .garbage(speech[0])
         }
-        let server = try await network.startServer(at: "db:7000", speaking: .standard, options: options) { request in
+        let server = try await network.startServer(at: "db:7000", speaking: codec, options: options) { request in
             if flags & 1 != 0 { return .sequence([.garbage(speech[1]), .echo]) }
-            return request.type == 0x410 ? .garbage(speech[1]) : .garbage(speech[2])
+            return request.body.dropFirst(2).elementsEqual("login".utf8) ? .garbage(speech[1]) : .garbage(speech[2])
         }
+        let (login, first, second) = (request(0, "login"), request(1, "first"), request(2, "second"))
         let client = Client(
             to: "db:7000",
-            speaking: .standard,
+            speaking: codec,
             options: ClientOptions { options in
                 options.greeting.timeout = .seconds(1)
                 options.reconnecting.maximumAttempts = 2
                 options.greeting.perform = { greeter in
                     if flags & 2 != 0 { _ = try await greeter.nextFrame() }
-                    _ = try await greeter.send(Request(type: 0x410, body: "login"))
+                    let answer = try await greeter.send(login)
+                    if flags & 0x30 == 0x30 {
+                        try await greeter.setDefault("session", to: answer["session"] ?? 0)
+                        try await greeter.setDefault("token", to: answer[bytes: "token"] ?? [])
+                    }
                     if flags & 4 != 0 { _ = try await greeter.nextFrame() }
                 }
             },
             on: network.loops
         )
         let pushes = client.pushes()
-        _ = try? await client.send(Request(type: 0x411, body: "first"), timeout: .seconds(2))
-        _ = await client.send(all: [Request(type: 0x411), Request(type: 0x412)], timeout: .seconds(2))
+        if flags & 0x40 != 0 {
+            let reply = client.stream(first, timeout: .seconds(2))
+            do { for try await _ in reply {} } catch {}
+        } else {
+            _ = try? await client.send(first, timeout: .seconds(2))
+        }
+        _ = await client.send(all: [first, second], timeout: .seconds(2))
         if flags & 8 != 0 { await client.close() } else { await client.closeNow() }
         for await _ in pushes {}
         await server.stop()

@@ -1,3 +1,4 @@
+import SampleLayouts
 import Trunkline
 import TrunklineCore
 
@@ -43,7 +44,23 @@ enum FuzzLayouts {
             }
             .roles(ping: 1, pong: 2, push: .bit(7))
         ),
+        FuzzProtocol(MarkedLayouts.fields, marked: ["flags", "source"]),
+        FuzzProtocol(MarkedLayouts.typeBits),
+        FuzzProtocol(MarkedLayouts.kinds),
+        FuzzProtocol(MarkedLayouts.closure),
+        FuzzProtocol(MarkedLayouts.inOrder, marked: ["left"]),
+        FuzzProtocol(Protocols.memcached),
+        FuzzProtocol(Protocols.modbus),
+        FuzzProtocol(Protocols.dns, marked: ["flags"]),
+        FuzzProtocol(Protocols.smpp),
+        FuzzProtocol(Protocols.diameter, marked: ["flags"]),
+        FuzzProtocol(extended),
     ]
+
+    /// What is fuzzed must not depend on what the machine has.
+    private static var extended: FrameLayout {
+        do throws(LayoutError) { return try .extended } catch { fatalError("\(error)") }
+    }
 
     // MARK: From bytes
 
@@ -52,15 +69,8 @@ enum FuzzLayouts {
         let request = fields(from: &input)
         let response = input.next() & 3 == 0 ? fields(from: &input) : request
         guard let layout = try? FrameLayout(validatingRequest: request, response: response) else { return nil }
-        let roles = input.next()
-        let withRoles = try? layout.validatingRoles(
-            ping: roles & 1 != 0 ? UInt32(input.next()) : nil,
-            pong: roles & 2 != 0 ? UInt32(input.next()) : nil,
-            push: roles & 4 != 0 ? Role(rawBit: input.below(40)) : nil,
-            cancel: roles & 8 != 0 ? UInt32(input.next()) : nil,
-            serials: roles & 16 != 0 ? Int(input.next())... : nil
-        )
-        return FuzzProtocol(withRoles ?? layout)
+        // Marks of the named fields, which the sender sets.
+        return FuzzProtocol(FuzzRoles.given(to: layout, by: &input), marked: ["a", "b"])
     }
 
     private static func fields(from input: inout FuzzInput) -> [Field] {
@@ -80,7 +90,7 @@ enum FuzzLayouts {
     }
 
     private static func field(from input: inout FuzzInput) -> Field {
-        let (choice, size, order) = (input.below(12), input.below(10), order(from: &input))
+        let (choice, size, order) = (input.below(13), input.below(10), order(from: &input))
         switch choice {
         case 0: return .constant([UInt8](repeating: input.next(), count: size))
         case 1: return .constant(request: [1, input.next()], response: [UInt8](repeating: 2, count: size))
@@ -93,16 +103,27 @@ enum FuzzLayouts {
         case 8: return .body(sizes: size...input.below(64) + size)
         case 9: return .checksum([.adler32, .crc32, .fletcher16][size % 3], over: .body, order: order)
         case 10: return .checksum([.adler32, .crc32, .fletcher16][size % 3], over: .headerAndBody, order: order)
+        case 11: return kind(width: size, from: &input, order)
         default: return length(from: &input)
+        }
+    }
+
+    private static func kind(width: Int, from input: inout FuzzInput, _ order: ByteOrder) -> Field {
+        let listed = input.next()
+        var numbers: [Frame.Kind: UInt64] = [.request: 0, .response: 1]
+        for (bit, kind) in [Frame.Kind.part, .push, .ping, .pong, .cancel, .goAway].enumerated()
+        where listed >> UInt8(bit) & 1 == 1 {
+            numbers[kind] = UInt64(bit) + 2
+        }
+        return switch width {
+        case ..<2: .kind(UInt8.self, numbers, order: order)
+        case 2..<4: .kind(UInt16.self, numbers, order: order)
+        case 4..<8: .kind(UInt32.self, numbers, order: order)
+        default: .kind(UInt64.self, numbers, order: order)
         }
     }
 
     private static func order(from input: inout FuzzInput) -> ByteOrder {
         input.next() & 1 == 0 ? .bigEndian : .littleEndian
     }
-}
-
-extension Role {
-    /// The role of a bit of the type.
-    fileprivate init(rawBit bit: Int) { self = .bit(bit) }
 }

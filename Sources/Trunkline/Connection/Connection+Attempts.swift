@@ -106,11 +106,16 @@ extension Connection {
             machine.attemptFailed(
                 id,
                 cause,
-                isPermanent: refusal?.isPermanent ?? (error as? TransportError)?.isPermanent ?? false,
+                isPermanent: refusal?.isPermanent ?? isMistake(error),
                 retryAfter: refusal?.retryAfter,
                 at: loop.now
             )
         )
+    }
+
+    /// Whether time does not mend it: an address that is none, a frame of the greeting that cannot be sent.
+    private func isMistake(_ error: any Error) -> Bool {
+        (error as? TransportError)?.isPermanent ?? ((error as? ClientError)?.code == .invalidRequest)
     }
 
     /// The attempt has a socket that can be used; the user's greeting has the first word on it.

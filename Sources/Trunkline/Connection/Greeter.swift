@@ -2,7 +2,8 @@ public import TrunklineCore
 
 /// One new link in the hands of the user's greeting (`options.greeting`), before it is ready.
 ///
-/// It is good for as long as the greeting runs; afterwards its methods throw `closed`, fate `notSent`.
+/// Its requests have serial numbers from the last quarter of those that there are, far from the first ones of a client: an
+/// answer that comes twice must not meet a later request. It is good for as long as the greeting runs; afterwards its methods throw `closed`, fate `notSent`.
 public struct Greeter: Sendable {
     /// The server at the other end.
     public let endpoint: Endpoint

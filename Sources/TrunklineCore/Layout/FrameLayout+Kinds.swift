@@ -122,17 +122,19 @@ extension FrameLayout {
         case .request, .response, .part: break
         case .push, .ping, .pong, .cancel, .goAway: return
         }
-        if let requests = marks.requests, !requests.contains(frame.type), frame.type != roles.closing,
+        // A frame to send may have its marks by now.
+        let type = frame.type & ~marks.typeBits
+        if let requests = marks.requests, !requests.contains(type), type != roles.closing,
             frame.kind != .part || marks.part?.types == nil
         {
             throw FrameError(
                 .unknownType,
-                "type \(hexadecimal(frame.type)) is none of the role requests (\(list(requests))), nor of another role"
+                "type \(hexadecimal(type)) is none of the role requests (\(list(requests)))"
             )
         }
         guard frame.kind == .response, !frame.isRejection, frame.body.isEmpty else { return }
-        if let bodies = marks.bodies, bodies.contains(frame.type) {
-            throw FrameError(.missingBody, "a response of type \(hexadecimal(frame.type)) has no body")
+        if let bodies = marks.bodies, bodies.contains(type) {
+            throw FrameError(.missingBody, "a response of type \(hexadecimal(type)) has no body")
         }
     }
 }

@@ -1,8 +1,8 @@
 extension FrameLayout {
     /// The same layout with these roles, in place of any it had. Roles that do not fit stop the program.
     ///
-    /// No type can have two of the roles `ping`, `pong`, `cancel`, `goAway` and `push`: give the closure `kind` a say where
-    /// one of them lies amid the pushes. `requests` may have them in its midst but not at its ends, and may share types with
+    /// No type can have two of the roles `ping`, `pong`, `cancel`, `closing`, `goAway` and `push`, but `closing` that of the
+    /// goAway: give the closure `kind` a say where one of them lies amid the pushes. `requests` may have them in its midst but not at its ends, and may share types with
     /// `push` and `goAway` where something marks a response. Frames that are made for sending get the marks of what they
     /// are, so `frame.type` is the same in a request and in what belongs to it.
     ///

@@ -61,12 +61,16 @@ extension ConformanceRun {
             + "where `bytes` is a header that announces more than \(limit) bytes"
     }
 
-    /// How many bytes `frame` has besides its body, if that can be anything.
+    /// How many bytes `frame` has besides its body, if that can be anything as long as one byte, or as the sample's own.
     private func overhead(of frame: Frame, _ sample: CodecConformance.Sample, _ sender: any FrameCodec) -> Int? {
-        guard let one = encode(frame, bodySize: 1, by: sender), let two = encode(frame, bodySize: 2, by: sender),
-            two.count == one.count + 1, one.count <= kit.maximumFrameSize
-        else { return nil }
-        return one.count - 1
+        for size in [1, frame.body.count] where size > 0 {
+            guard let one = encode(frame, bodySize: size, by: sender),
+                let two = encode(frame, bodySize: size + 1, by: sender),
+                two.count == one.count + 1, one.count <= kit.maximumFrameSize
+            else { continue }
+            return one.count - size
+        }
+        return nil
     }
 
     /// The bytes of `frame` with another body; `nil` when it is refused.

@@ -1,3 +1,4 @@
+import SampleLayouts
 import Testing
 import TrunklineCore
 
@@ -131,10 +132,10 @@ struct RoleTests {
             ]
         )
         let frame = try #require(layout.decoded(hex("06 09 00 0000 01 61")).frames.first)
-        #expect(frame.kind == .response && frame.type == 6 && frame.serial == 9 && frame.body == "a")
+        #expect(frame.kind == .part && frame.type == 6 && frame.serial == 9 && frame.body == "a")
         #expect(
             layout.complaint(about: Frame(.request, type: 6))
-                == "type 0x6 is none of the role requests (types 0x3 to 0x5), nor of another role"
+                == "type 0x6 is none of the role requests (types 0x3 to 0x5)"
         )
         #expect(layout.serverSide().refusal(of: hex("00 09 00 0000 00")) == .unknownType)
         #expect(layout.refusal(of: Frame(.request, type: 6)) == .unknownType)
@@ -159,6 +160,21 @@ struct RoleTests {
         let part = Frame(.part, type: 7, serial: 9)
         #expect(try layout.decoded(layout.serverSide().encoded(part)).frames.map(\.kind) == [.part])
         #expect(try layout.damage(of: hex("07 09 00 0000 00 08 09 00 0000 00")) == [nil, .unknownType])
+    }
+
+    /// The mark was taken for a part of the type: no server could send a part, or with the opposite mark a response.
+    @Test func aMarkInTheTypeMakesItNoOtherType() throws {
+        let parts = [Frame(.part, type: 3, serial: 9), Frame(.response, type: 3, serial: 9, body: "b")]
+        for isSet in [true, false] {
+            let layout = Self.flagged.roles(part: .bit(7, isSet: isSet), requests: 3...5).requiringBody(
+                inResponsesTo: 3
+            )
+            let server = layout.serverSide()
+            let bytes = try parts.flatMap { try server.encoded($0) }
+            #expect(try layout.decoded(bytes).frames.map(\.kind) == [.part, .response])
+            #expect(server.refusal(of: Frame(.response, type: 3, serial: 9)) == .missingBody)
+            #expect(server.refusal(of: Frame(.part, type: 6, serial: 9)) == .unknownType)
+        }
     }
 
     @Test func aLinkEndsWithAClosingFrameWhereThereIsTheRole() throws {

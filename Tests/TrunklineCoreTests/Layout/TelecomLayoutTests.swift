@@ -1,3 +1,4 @@
+import SampleLayouts
 import Testing
 import TrunklineCore
 

@@ -1,9 +1,9 @@
-import TrunklineCore
+package import TrunklineCore
 
 /// Real protocols, each described by a layout alone.
-enum Protocols {
+package enum Protocols {
     /// memcached's binary protocol (BinaryProtocolRevamped): magic, opaque as serial, a status in responses only.
-    static let memcached = FrameLayout {
+    package static let memcached = FrameLayout {
         Field.kind(UInt8.self, [.request: 0x80, .response: 0x81])
         Field.type(UInt8.self)
         Field.integer("keyLength", UInt16.self)
@@ -30,7 +30,7 @@ enum Protocols {
 
     /// Modbus/TCP (Messaging on TCP/IP Implementation Guide V1.0b, section 3.1.3): the function code is the type, and
     /// its top bit an exception.
-    static let modbus = {
+    package static let modbus: FrameLayout = {
         var layout = FrameLayout {
             Field.serial(UInt16.self)
             Field.constant([0, 0])
@@ -45,7 +45,7 @@ enum Protocols {
     }()
 
     /// DNS over TCP (RFC 1035, sections 4.1.1 and 4.2.2): four counts are at least in the body.
-    static let dns = FrameLayout {
+    package static let dns = FrameLayout {
         Field.length(UInt16.self, counting: .rest)
         Field.serial(UInt16.self)
         Field.integer("flags", UInt16.self, default: 0x0100)
@@ -54,7 +54,7 @@ enum Protocols {
     .roles(response: .bit(15, of: "flags"), serials: 0...)
 
     /// SMPP 3.4 (sections 3.2 and 5.1): serial 1 is for `enquire_link`.
-    static let smpp = FrameLayout {
+    package static let smpp = FrameLayout {
         Field.length(UInt32.self, counting: .wholeFrame)
         Field.type(UInt32.self)
         Field.status(UInt32.self)
@@ -64,7 +64,7 @@ enum Protocols {
     .roles(ping: 0x15, response: .bit(31), goAway: 0x06, closing: 0x06, serials: 2...0x7fff_ffff)
 
     /// Diameter (RFC 6733, section 3): the R bit marks requests, the E bit errors; 282 says goodbye.
-    static let diameter = FrameLayout {
+    package static let diameter = FrameLayout {
         Field.constant([1])
         Field.length(width: 3, counting: .wholeFrame)
         Field.integer("flags", UInt8.self)

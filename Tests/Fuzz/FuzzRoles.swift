@@ -1,0 +1,62 @@
+import Trunkline
+
+/// Roles that an input describes.
+enum FuzzRoles {
+    /// `layout` with the roles that the front of `input` describes, or as it is where these do not fit.
+    static func given(to layout: FrameLayout, by input: inout FuzzInput) -> FrameLayout {
+        let (numbers, marks) = (input.next(), input.next())
+        func type(_ bit: UInt8) -> UInt32? { numbers >> bit & 1 == 1 ? UInt32(input.next()) : nil }
+        func role(_ bit: UInt8) -> Role? { marks >> bit & 1 == 1 ? mark(from: &input) : nil }
+        let requests = numbers >> 4 & 1 == 1 ? range(from: &input) : nil
+        let bodies = numbers >> 5 & 1 == 1 ? range(from: &input) : nil
+        let roles = try? layout.validatingRoles(
+            ping: type(0),
+            pong: type(1),
+            push: role(0),
+            cancel: type(2),
+            response: role(1),
+            part: role(2),
+            goAway: role(3),
+            retryAfter: marks >> 4 & 1 == 1 ? .seconds(in: "a") : nil,
+            closing: type(3),
+            success: marks >> 5 & 1 == 1 ? range(from: &input) : nil,
+            failure: role(6),
+            requests: requests,
+            serials: numbers >> 6 & 1 == 1 ? Int(input.next())... : nil,
+            kind: marks >> 7 & 1 == 1 ? closure(by: input.next()) : nil
+        )
+        let result = roles ?? layout
+        // Types that do not fit stop the program: those of requests are found out beforehand, and fit as these do.
+        guard let bodies, (try? layout.validatingRoles(requests: bodies)) != nil else { return result }
+        return result.requiringBody(inResponsesTo: bodies)
+    }
+
+    private static func range(from input: inout FuzzInput) -> ClosedRange<Int> {
+        let lower = Int(input.next())
+        return lower...lower + Int(input.next())
+    }
+
+    /// A bit or numbers, of the type or of a named field.
+    private static func mark(from input: inout FuzzInput) -> Role? {
+        let (choice, number) = (input.next(), input.below(64))
+        let field = [nil, "a", "b"][Int(choice) % 3]
+        if choice & 4 == 0 { return .bit(number, of: field, isSet: choice & 8 == 0) }
+        let numbers = number...number + Int(choice >> 4)
+        return field.map { .field($0, numbers) } ?? numbers.markOfRole
+    }
+
+    /// By the type, which a frame keeps from one side to the other unless it is 0, which becomes that of a role.
+    private static func closure(by key: UInt8) -> @Sendable (Frame) -> Frame.Kind? {
+        { frame in
+            guard frame.type != 0 else { return frame.kind }
+            return switch UInt8(truncatingIfNeeded: frame.type) ^ key {
+            case 1: .push
+            case 2: .part
+            case 3: .goAway
+            case 4: .response
+            case 5: nil
+            default: frame.kind
+            }
+        }
+    }
+}
