@@ -18,7 +18,7 @@ struct ClientSimulationTests {
             }
             #expect(error?.code == .timedOut)
             #expect(error?.fate == .unknown)
-            #expect(error?.endpoint == "db:7000")
+            #expect(error?.endpoint == service.endpoint("db:7000"))
             let took = service.now - began
             #expect(took == .seconds(2))
             let silent = try await service.server.waitForRequest { $0.body == "silence" }
@@ -654,7 +654,7 @@ struct ClientSimulationTests {
         }) {
             service,
             _ in
-            let connection = Connection(to: "db:7000", speaking: .standard, on: service.network.loops)
+            let connection = service.connection(to: ["db:7000"], speaking: .standard)
             try await connection.write(Frame(.request, type: 0x410, serial: 1))
             try await service.server.waitForRequests(1)
             var frames = connection.frames.makeAsyncIterator()
@@ -715,7 +715,7 @@ struct ClientSimulationTests {
         try simulate(speaking: strictLayout, handler: { _ in .sequence(pushes + [.garbage([1, 2, 3, 4])]) }) {
             service,
             _ in
-            let connection = Connection(to: "db:7000", speaking: strictLayout, on: service.network.loops)
+            let connection = service.connection(to: ["db:7000"], speaking: strictLayout)
             try await connection.write(Frame(.request, type: 7, serial: 1))
             var bodies: [String] = []
             for await frame in connection.frames {
@@ -731,7 +731,7 @@ struct ClientSimulationTests {
     /// Closing took every frame out of the queue first, and then told every writer that nothing of its frame was sent.
     @Test func aWriteThatIsHalfDoneWhenItsConnectionClosesIsUnknown() throws {
         try simulate { service, _ in
-            let connection = Connection(to: "db:7000", speaking: .standard, on: service.network.loops)
+            let connection = service.connection(to: ["db:7000"], speaking: .standard)
             try await connection.write(Frame(.request, type: 0x410, serial: 1))
             try await service.server.waitForRequests(1)
             await service.server.pauseReading()

@@ -219,7 +219,11 @@ func failure(_ client: Client, _ server: LoopbackServer) async throws -> TLSFail
         await pair.end()
     }
 
-    @Test("a server that speaks other application protocols is refused", .timeLimit(.minutes(1)), arguments: [[], ["other"]])
+    @Test(
+        "a server that speaks other application protocols is refused",
+        .timeLimit(.minutes(1)),
+        arguments: [[], ["other"]]
+    )
     func applicationProtocol(protocols: [String]) async throws {
         let authority = try TestAuthority()
         let pair = try await SecuredPair(
@@ -249,7 +253,11 @@ func failure(_ client: Client, _ server: LoopbackServer) async throws -> TLSFail
         await pair.end()
     }
 
-    @Test("a client without the right certificate reaches no server", .timeLimit(.minutes(1)), arguments: [true, false])
+    @Test(
+        "a client without the right certificate reaches no server",
+        .timeLimit(.minutes(1)),
+        arguments: [true, false]
+    )
     func clientCertificate(hasOne: Bool) async throws {
         let authority = try TestAuthority()
         let clients = try TestAuthority(named: "clients")
