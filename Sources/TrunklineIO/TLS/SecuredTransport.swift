@@ -22,6 +22,8 @@ package final class SecuredTransport: Transport, @unchecked Sendable {
     private var ending: ReadOutcome?
     /// The socket takes no more bytes at all.
     private var writeFailure: TransportError?
+    /// Whether the socket has taken anything since the owner began to write.
+    private var hasSent = false
     /// Our direction ends when everything is written.
     private var isFinishing = false
     private var isWakeScheduled = false
@@ -268,6 +270,7 @@ package final class SecuredTransport: Transport, @unchecked Sendable {
         }
         if !engine.outgoing.isEmpty { flush() }
         if let writeFailure { return .failed(writeFailure) }
+        hasSent = false
         var taken = 0
         var gathered: [UInt8] = []
         do throws(TransportError) {
@@ -302,6 +305,8 @@ package final class SecuredTransport: Transport, @unchecked Sendable {
             return .failed(error)
         }
         flush()
+        // Not "taken" when the link is known to be gone and nothing went out: what was not sent can go elsewhere.
+        if let writeFailure, !hasSent { return .failed(writeFailure) }
         return .bytes(taken)
     }
 
@@ -316,7 +321,7 @@ package final class SecuredTransport: Transport, @unchecked Sendable {
         defer { updateInterest() }
         while !engine.outgoing.isEmpty, writeFailure == nil {
             switch unsafe engine.outgoing.withUnwritten({ unsafe socket?.write([$0]) ?? .wouldBlock }) {
-            case .bytes: continue
+            case .bytes: hasSent = true
             case .wouldBlock: return
             case .failed(let error): writeFailure = error
             }

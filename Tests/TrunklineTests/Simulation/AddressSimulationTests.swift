@@ -278,6 +278,7 @@ import TrunklineTesting
             let connection = service.connection(to: ["many:7000"], speaking: .standard)
             #expect(await connection.connectingPhase == nil)
             await connection.want()
+            try await service.pass(.milliseconds(1))
             #expect(await connection.connectingPhase == .resolving)
             try await service.pass(.milliseconds(1500))
             #expect(await connection.connectingPhase == .connecting)

@@ -52,6 +52,7 @@ struct SecuredTransportTests {
             let client = TestPeer(on: network.loop, tls: contexts.client)
             try await client.connect(to: network.address("db"))
             let pair = Pair(network: network, client: client, server: await server.peers[0])
+            await pair.server.wait { $0.events.contains("connected") }
             try await body(pair)
             await pair.client.close()
             await pair.server.close()
@@ -166,6 +167,19 @@ struct SecuredTransportTests {
         }
     }
 
+    /// Encrypted bytes were taken although the socket refused them, so that a request that had gone nowhere might have been
+    /// carried out, and was not sent again.
+    @Test func whatTheSocketRefusesIsNotTaken() throws {
+        try run(SimulatedNetwork(seed: 1)) { pair in
+            await pair.client.setReading(false)
+            await pair.server.reset()
+            try await pair.pass(.seconds(1))
+            await pair.client.write(pattern(100))
+            #expect(await pair.client.writtenCount == 0)
+            #expect(await pair.client.failure?.code == .reset)
+        }
+    }
+
     /// What TLS holds is in no kernel that would go on sending it: a second after the end it was thrown away, and at once
     /// when the peer had finished before.
     @Test(arguments: [false, true])
@@ -206,11 +220,13 @@ struct SecuredTransportTests {
         var isOver = (false, false)
         for _ in 0..<5 where isOver != (true, true) {
             if !isOver.0 {
-                isOver.0 = try unsafe move(from: server) { input throws(TransportError) in try unsafe client.handshake(&input)
+                isOver.0 = try unsafe move(from: server) { input throws(TransportError) in
+                    try unsafe client.handshake(&input)
                 }
             }
             if !isOver.1 {
-                isOver.1 = try unsafe move(from: client) { input throws(TransportError) in try unsafe server.handshake(&input)
+                isOver.1 = try unsafe move(from: client) { input throws(TransportError) in
+                    try unsafe server.handshake(&input)
                 }
             }
         }
