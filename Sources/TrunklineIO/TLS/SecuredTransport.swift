@@ -109,15 +109,13 @@ package final class SecuredTransport: Transport, @unchecked Sendable {
         case (.readable, _): if isReading { handler?.transport(id, did: .readable) }
         case (.writable, _):
             flush()
-            if awaitsWritable, !isHoldingBytes { handler?.transport(id, did: .writable) }
+            if awaitsWritable, !hasUnsent { handler?.transport(id, did: .writable) }
         }
     }
 
     /// What the owner wants to write has to wait for the handshake, during which a socket with room is no news.
     private func updateInterest() {
-        var isOpen = false
-        if case .open = phase { isOpen = true }
-        socket?.awaitsWritable = isHoldingBytes || (awaitsWritable && isOpen)
+        socket?.awaitsWritable = hasUnsent || (awaitsWritable && isOpen)
     }
 
     private func readingChanged() {
@@ -329,7 +327,12 @@ package final class SecuredTransport: Transport, @unchecked Sendable {
         if isFinishing { socket?.finishWriting() }
     }
 
-    package var isHoldingBytes: Bool { !engine.outgoing.isEmpty && writeFailure == nil }
+    private var isOpen: Bool { if case .open = phase { true } else { false } }
+    /// Whether there is something for the socket to take.
+    private var hasUnsent: Bool { !engine.outgoing.isEmpty && writeFailure == nil }
+
+    /// What a handshake has to say is none of the owner's.
+    package var isHoldingBytes: Bool { hasUnsent && isOpen }
 
     // MARK: Ends
 
