@@ -58,7 +58,8 @@ package func createFile(at path: String, with bytes: [UInt8]) throws(TransportEr
     var start = 0
     while start < bytes.count {
         let (count, code) = unsafe bytes.withUnsafeBytes { memory in
-            let count = unsafe write(descriptor, memory.baseAddress! + start, memory.count - start)
+            let rest = unsafe memory[start...]
+            let count = unsafe write(descriptor, UnsafeRawBufferPointer(rebasing: rest).baseAddress, rest.count)
             return (count, errno)
         }
         if count > 0 { start += count } else if code != EINTR { throw transportError(code, "writing \(path)") }

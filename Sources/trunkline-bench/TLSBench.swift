@@ -80,7 +80,8 @@ struct TLSBench {
         return aligned(
             [
                 "\(cell.concurrency)", Table.size(cell.payload), "\(Int(rates[0]))", "\(Int(rates[1]))",
-                decimal(rates[1] / rates[0], places: 2), decimal(costs[0], places: 2), decimal(costs[1], places: 2), decimal(volume, places: 2),
+                decimal(rates[1] / rates[0], places: 2), decimal(costs[0], places: 2), decimal(costs[1], places: 2),
+                decimal(volume, places: 2),
             ],
             widths
         )
@@ -151,7 +152,8 @@ private final class EnginePair {
         return unsafe received.withUnsafeBytes { bytes in
             var input = unsafe bytes
             var total = 0
-            while case .bytes(let count) = unsafe memory.withUnsafeMutableBytes({ unsafe server.read(&input, into: $0) }) {
+            while case .bytes(let count) = unsafe memory.withUnsafeMutableBytes({ unsafe server.read(&input, into: $0) }
+            ) {
                 total += count
             }
             return total

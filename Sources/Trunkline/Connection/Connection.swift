@@ -213,7 +213,7 @@ public actor Connection {
         isDraining = true
         guard case .ready = machine.state else { return finishClosing() }
         if let farewell = link?.codec.closingFrame() { outbound.append(OutboundQueue.Item(farewell, ticket: 0)) }
-        guard !outbound.isEmpty else { return finishClosing() }
+        guard !outbound.isEmpty || link?.transport.isHoldingBytes == true else { return finishClosing() }
         arm(at: loop.now.advanced(by: options.requests.drainTimeout))
         publishState()
         scheduleFlush()

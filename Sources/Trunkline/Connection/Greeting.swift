@@ -61,6 +61,7 @@ struct Greeting {
         let upgrade = securing.map { (waiter: Waiter.caller($0), hasStarted: false) }
         securing = nil
         let outbound = outbound
-        return requests.removeAll().map { ($0.entry.waiter, outbound.hasStarted($0.entry.position)) } + asking + (upgrade.map { [$0] } ?? [])
+        return requests.removeAll().map { ($0.entry.waiter, outbound.hasStarted($0.entry.position)) } + asking
+            + (upgrade.map { [$0] } ?? [])
     }
 }

@@ -4,7 +4,8 @@ package import TrunklineIO
 /// A socket that we have finished with, kept until the peer has finished too, for one second at most.
 ///
 /// Closing a socket with unread input makes the kernel send a reset, which can destroy what the peer has not read yet
-/// of our last frames. So the input is read and dropped until its end.
+/// of our last frames. So the input is read and dropped until its end. Bytes that TLS holds are in no kernel yet, which
+/// would go on sending them: they have longer.
 ///
 /// Sendable although it is not checked: it lives on one loop, and its handler methods are called there only.
 package final class Lingering: TransportHandler, TimerTarget, @unchecked Sendable {
@@ -14,7 +15,14 @@ package final class Lingering: TransportHandler, TimerTarget, @unchecked Sendabl
     /// Keeps itself alive until it is done: nobody else does.
     private var itself: Lingering?
 
+    /// Whether the peer has finished.
+    private var isPeerDone = false
+    /// How often the time was over while TLS held bytes, or had held them the last time.
+    private var rounds = 0
+    private var wasHolding = false
+
     static let limit: Duration = .seconds(1)
+    private static let maximumRounds = 30
 
     /// Ends our direction of `transport` and sees it off. To be called on `loop`.
     package static func close(_ transport: any Transport, on loop: any EventLoop) {
@@ -36,9 +44,17 @@ package final class Lingering: TransportHandler, TimerTarget, @unchecked Sendabl
         executor = loop
     }
 
-    package func transport(_ id: UInt64, did event: TransportEvent) { readToEnd() }
+    package func transport(_ id: UInt64, did event: TransportEvent) {
+        if isPeerDone { finishUnlessHolding() } else { readToEnd() }
+    }
 
-    package func timerFired() { finish() }
+    package func timerFired() {
+        let isHolding = transport.isHoldingBytes
+        guard isHolding || wasHolding, rounds < Self.maximumRounds, let timer else { return finish() }
+        rounds += 1
+        wasHolding = isHolding
+        executor.arm(timer, at: executor.now.advanced(by: Self.limit))
+    }
 
     private func readToEnd() {
         // Bounded, so that a peer that sends without end does not keep the loop from its timers, this one's among them.
@@ -49,9 +65,17 @@ package final class Lingering: TransportHandler, TimerTarget, @unchecked Sendabl
             switch outcome {
             case .bytes: continue
             case .wouldBlock: return
-            case .end, .failed: finish()
+            case .end, .failed:
+                isPeerDone = true
+                transport.isReading = false
+                return finishUnlessHolding()
             }
         }
+    }
+
+    /// A peer that says no more may still listen.
+    private func finishUnlessHolding() {
+        if transport.isHoldingBytes { transport.awaitsWritable = true } else { finish() }
     }
 
     private func finish() {

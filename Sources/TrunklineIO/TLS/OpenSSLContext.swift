@@ -45,7 +45,8 @@ package final class OpenSSLContext: TLSContext, @unchecked Sendable {
         _ = unsafe api.pointee.SSL_CTX_ctrl(pointer, 123, version, nil)  // SSL_CTRL_SET_MIN_PROTO_VERSION
         // SSL_CTRL_MODE: partial writes and moving buffers are harmless here; idle links give their buffers back (0x10).
         _ = unsafe api.pointee.SSL_CTX_ctrl(pointer, 33, 0x10 | 0x04 | 0x02, nil)
-        _ = unsafe api.pointee.SSL_CTX_ctrl(pointer, 44, 0, nil)  // SSL_CTRL_SET_SESS_CACHE_MODE: off, `sessions` has them
+        // SSL_CTRL_SET_SESS_CACHE_MODE: off, `sessions` has them.
+        _ = unsafe api.pointee.SSL_CTX_ctrl(pointer, 44, 0, nil)
         _ = unsafe api.pointee.SSL_CTX_set_options(pointer, 1 << 30)  // SSL_OP_NO_RENEGOTIATION
         // SSL_VERIFY_PEER, and of a server SSL_VERIFY_FAIL_IF_NO_PEER_CERT.
         unsafe api.pointee.SSL_CTX_set_verify(pointer, verifies ? (isServer ? 3 : 1) : 0, nil)
@@ -127,10 +128,8 @@ package final class OpenSSLContext: TLSContext, @unchecked Sendable {
             if !settings.pins.isEmpty, !isResumed { try unsafe checkPins(ssl, name) }
         }
         return TLSSession(
-            version: unsafe String(cString: api.pointee.SSL_get_version(ssl)!),
-            cipherSuite: unsafe String(
-                cString: api.pointee.SSL_CIPHER_get_name(api.pointee.SSL_get_current_cipher(ssl))!
-            ),
+            version: unsafe swiftString(api.pointee.SSL_get_version(ssl)),
+            cipherSuite: unsafe swiftString(api.pointee.SSL_CIPHER_get_name(api.pointee.SSL_get_current_cipher(ssl))),
             applicationProtocol: applicationProtocol,
             isResumed: isResumed
         )

@@ -13,6 +13,8 @@ final class OpenSSLEngine: TLSEngine {
     private let isServer: Bool
     package var outgoing = CiphertextBuffer()
     private(set) var session: TLSSession?
+    /// What reading ends with. OpenSSL tells once, perhaps in the same call as the last bytes.
+    private var ending: TLSReadOutcome?
 
     /// What is left of the input of the call that is under way; valid within that call only.
     fileprivate var input = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
@@ -79,7 +81,7 @@ final class OpenSSLEngine: TLSEngine {
         let (reason, text) = context.library.takeErrors()
         // 134: certificate verify failed.
         if verdict != 0, reason == 134 {
-            let explanation = unsafe String(cString: api.pointee.X509_verify_cert_error_string(verdict)!)
+            let explanation = unsafe swiftString(api.pointee.X509_verify_cert_error_string(verdict))
             return TransportError(.tls(TLSFailure(verification: verdict)), "\(what): \(explanation)")
         }
         return TransportError(.tls(TLSFailure(reason: reason)), "\(what): \(text.isEmpty ? "no reason given" : text)")
@@ -88,29 +90,31 @@ final class OpenSSLEngine: TLSEngine {
     // MARK: Bytes
 
     func read(_ input: inout UnsafeRawBufferPointer, into output: UnsafeMutableRawBufferPointer) -> TLSReadOutcome {
+        if let ending { return ending }
+        guard let start = output.baseAddress else { return .needsInput }
         var total = 0
         let code = unsafe reading(&input) { () -> Int32 in
             while total < output.count {
                 var count = 0
-                let rest = unsafe output.baseAddress! + total
+                let rest = unsafe start + total
                 let result = unsafe api.pointee.SSL_read_ex(ssl, rest, output.count - total, &count)
                 if result != 1 { return unsafe api.pointee.SSL_get_error(ssl, result) }
                 total += count
             }
             return 0
         }
-        if total > 0 { return .bytes(total) }
         switch code {
-        case 0, 2: return .needsInput  // SSL_ERROR_WANT_READ
+        case 0, 2: break  // SSL_ERROR_WANT_READ
         case 6:  // SSL_ERROR_ZERO_RETURN
             // A server's sessions come after the handshake: the last one is the freshest.
             unsafe context.keep(ssl, for: name)
-            return .end
-        default: return .failed(failure("the link was broken off"))
+            ending = .end
+        default: ending = .failed(failure("the link was broken off"))
         }
+        return total > 0 ? .bytes(total) : ending ?? .needsInput
     }
 
-    var hasMore: Bool { unsafe api.pointee.SSL_pending(ssl) > 0 }
+    var hasMore: Bool { unsafe ending != nil || api.pointee.SSL_pending(ssl) > 0 }
 
     func write(_ bytes: UnsafeRawBufferPointer) throws(TransportError) {
         var nothing = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
@@ -163,11 +167,11 @@ extension OpenSSLEngine {
         }
         unsafe api.pointee.BIO_clear_flags(bio, 0x0F)
         let taken = unsafe min(Int(count), engine.input.count)
-        guard taken > 0, let memory = unsafe memory else {
+        guard taken > 0, let memory = unsafe memory, let start = unsafe engine.input.baseAddress else {
             unsafe api.pointee.BIO_set_flags(bio, 0x09)  // BIO_FLAGS_READ | BIO_FLAGS_SHOULD_RETRY
             return -1
         }
-        unsafe UnsafeMutableRawPointer(memory).copyMemory(from: engine.input.baseAddress!, byteCount: taken)
+        unsafe UnsafeMutableRawPointer(memory).copyMemory(from: start, byteCount: taken)
         unsafe engine.input = unsafe UnsafeRawBufferPointer(rebasing: engine.input[taken...])
         return Int32(taken)
     }
@@ -183,6 +187,11 @@ extension OpenSSLEngine {
         unsafe engine.outgoing.append(UnsafeRawBufferPointer(start: memory, count: Int(count)))
         return count
     }
+}
+
+/// The library's `string`; empty where there is none.
+func swiftString(_ string: UnsafePointer<CChar>?) -> String {
+    unsafe string.map { unsafe String(cString: $0) } ?? ""
 }
 
 // MARK: - What the library's numbers mean

@@ -22,14 +22,18 @@ package final class SecuredTransport: Transport, @unchecked Sendable {
     private var ending: ReadOutcome?
     /// The socket takes no more bytes at all.
     private var writeFailure: TransportError?
+    /// Whether the socket has taken anything since the owner began to write.
+    private var hasSent = false
     /// Our direction ends when everything is written.
     private var isFinishing = false
     private var isWakeScheduled = false
 
     /// So much is read from the socket at once.
     private static let inputSize = 64 * 1024
-    /// So much is encrypted before it is written: never more than that waits here for the socket.
+    /// So much is encrypted before it is written. With as much waiting for the socket nothing more is taken.
     private static let outputSize = 64 * 1024
+    /// So often the socket is read for the first byte of the owner's.
+    private static let readings = 64
     /// The most that one record carries (RFC 8446 §5.1).
     private static let recordSize = 16 * 1024
 
@@ -105,12 +109,13 @@ package final class SecuredTransport: Transport, @unchecked Sendable {
         case (.readable, _): if isReading { handler?.transport(id, did: .readable) }
         case (.writable, _):
             flush()
-            if awaitsWritable, engine.outgoing.isEmpty { handler?.transport(id, did: .writable) }
+            if awaitsWritable, !hasUnsent { handler?.transport(id, did: .writable) }
         }
     }
 
+    /// What the owner wants to write has to wait for the handshake, during which a socket with room is no news.
     private func updateInterest() {
-        socket?.awaitsWritable = awaitsWritable || (!engine.outgoing.isEmpty && writeFailure == nil)
+        socket?.awaitsWritable = hasUnsent || (awaitsWritable && isOpen)
     }
 
     private func readingChanged() {
@@ -176,6 +181,7 @@ package final class SecuredTransport: Transport, @unchecked Sendable {
     private func opened() {
         phase = .open
         socket?.isReading = isReading
+        updateInterest()
         let id = id
         handler?.transport(id, did: .connected)
         if isReading, hasNews { wake() }
@@ -232,20 +238,23 @@ package final class SecuredTransport: Transport, @unchecked Sendable {
         // No more than fits: what is decrypted is never longer.
         let size = min(Self.inputSize, max(buffer.count, 4096))
         return unsafe withUnsafeTemporaryAllocation(byteCount: size, alignment: 8) { memory in
-            switch unsafe socket?.read(into: memory) ?? .end {
-            case .bytes(let count):
-                var input = unsafe UnsafeRawBufferPointer(rebasing: memory[..<count])
-                let outcome = unsafe engine.read(&input, into: buffer)
-                if unsafe !input.isEmpty { unsafe left.append(contentsOf: input) }
-                // A part of a record: the next reading finds the rest, or that there is none yet.
-                if outcome.needsInput { return unsafe decrypt(into: buffer) }
-                return outcome
-            case .wouldBlock: return .needsInput
-            case .end:
-                let message = "the connection ended without TLS' close_notify: bytes may be missing"
-                return .failed(TransportError(.tls(.truncated), message))
-            case .failed(let error): return .failed(error)
+            // Again when it was a part of a record, or one without bytes of the owner. Bounded, so that a peer that sends
+            // nothing else does not keep the loop: a socket with more to read says so again.
+            for _ in 0..<Self.readings {
+                switch unsafe socket?.read(into: memory) ?? .end {
+                case .bytes(let count):
+                    var input = unsafe UnsafeRawBufferPointer(rebasing: memory[..<count])
+                    let outcome = unsafe engine.read(&input, into: buffer)
+                    if unsafe !input.isEmpty { unsafe left.append(contentsOf: input) }
+                    if !outcome.needsInput { return outcome }
+                case .wouldBlock: return .needsInput
+                case .end:
+                    let message = "the connection ended without TLS' close_notify: bytes may be missing"
+                    return .failed(TransportError(.tls(.truncated), message))
+                case .failed(let error): return .failed(error)
+                }
             }
+            return .needsInput
         }
     }
 
@@ -259,6 +268,7 @@ package final class SecuredTransport: Transport, @unchecked Sendable {
         }
         if !engine.outgoing.isEmpty { flush() }
         if let writeFailure { return .failed(writeFailure) }
+        hasSent = false
         var taken = 0
         var gathered: [UInt8] = []
         do throws(TransportError) {
@@ -268,8 +278,9 @@ package final class SecuredTransport: Transport, @unchecked Sendable {
                     if engine.outgoing.count + gathered.count >= Self.outputSize {
                         try encrypt(&gathered)
                         flush()
-                        // It has all been taken, and waits here: the next writing hears that there is no room.
-                        if !engine.outgoing.isEmpty { return .bytes(taken) }
+                        if !engine.outgoing.isEmpty {
+                            return taken > 0 ? .bytes(taken) : writeFailure.map { .failed($0) } ?? .wouldBlock
+                        }
                     }
                     // Few records: small pieces share one. What makes records by itself is not copied.
                     let isWhole = unsafe rest.count >= Self.recordSize || index == pieces.count - 1
@@ -292,6 +303,8 @@ package final class SecuredTransport: Transport, @unchecked Sendable {
             return .failed(error)
         }
         flush()
+        // Not "taken" when the link is known to be gone and nothing went out: what was not sent can go elsewhere.
+        if let writeFailure, !hasSent { return .failed(writeFailure) }
         return .bytes(taken)
     }
 
@@ -306,7 +319,7 @@ package final class SecuredTransport: Transport, @unchecked Sendable {
         defer { updateInterest() }
         while !engine.outgoing.isEmpty, writeFailure == nil {
             switch unsafe engine.outgoing.withUnwritten({ unsafe socket?.write([$0]) ?? .wouldBlock }) {
-            case .bytes: continue
+            case .bytes: hasSent = true
             case .wouldBlock: return
             case .failed(let error): writeFailure = error
             }
@@ -314,7 +327,12 @@ package final class SecuredTransport: Transport, @unchecked Sendable {
         if isFinishing { socket?.finishWriting() }
     }
 
-    package var isHoldingBytes: Bool { !engine.outgoing.isEmpty && writeFailure == nil }
+    private var isOpen: Bool { if case .open = phase { true } else { false } }
+    /// Whether there is something for the socket to take.
+    private var hasUnsent: Bool { !engine.outgoing.isEmpty && writeFailure == nil }
+
+    /// What a handshake has to say is none of the owner's.
+    package var isHoldingBytes: Bool { hasUnsent && isOpen }
 
     // MARK: Ends
 

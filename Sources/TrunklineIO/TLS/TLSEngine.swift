@@ -11,7 +11,7 @@ package protocol TLSEngine: AnyObject {
     /// Decrypts from `input`, from which it takes what it needs, into `output` as much as fits.
     func read(_ input: inout UnsafeRawBufferPointer, into output: UnsafeMutableRawBufferPointer) -> TLSReadOutcome
 
-    /// Whether something was decrypted that did not fit.
+    /// Whether reading has something without more input: what did not fit, or the end that came right behind the bytes.
     var hasMore: Bool { get }
 
     /// Encrypts all of `bytes`.
@@ -67,8 +67,17 @@ package struct CiphertextBuffer {
 
     package var count: Int { bytes.count - start }
     package var isEmpty: Bool { count == 0 }
+    /// What it takes, in bytes.
+    package var memory: Int { bytes.capacity }
 
-    package mutating func append(_ more: UnsafeRawBufferPointer) { unsafe bytes.append(contentsOf: more) }
+    package mutating func append(_ more: UnsafeRawBufferPointer) {
+        // What was sent goes when it is the larger part: a socket that never takes all would make this grow for ever.
+        if start > Self.keptCapacity, start > count {
+            bytes.removeFirst(start)
+            start = 0
+        }
+        unsafe bytes.append(contentsOf: more)
+    }
 
     /// Takes everything out.
     package mutating func takeAll() -> [UInt8] {

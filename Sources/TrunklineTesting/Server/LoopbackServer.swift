@@ -104,7 +104,14 @@ public actor LoopbackServer {
         let acceptor = Acceptor(on: loop)
         let bound = try await acceptor.listen(on: address)
         let name = endpoint ?? bound.endpoint
-        let server = LoopbackServer(acceptor, options.tls?.beginsAtOnce == true ? name.secured() : name, tls, codec, options, handler)
+        let server = LoopbackServer(
+            acceptor,
+            options.tls?.beginsAtOnce == true ? name.secured() : name,
+            tls,
+            codec,
+            options,
+            handler
+        )
         await acceptor.accept(for: server)
         return server
     }

@@ -103,7 +103,8 @@ struct OpenSSLServerTests {
     @Test(.timeLimit(.minutes(5)))
     func anApplicationProtocolIsAgreedOn() async throws {
         try await run(["-alpn", "acme/1"], options: { options, _ in options.applicationProtocols = ["x", "acme/1"] }) {
-            _, client in
+            _,
+            client in
             try await answers(client)
             #expect(await client.tlsSession?.applicationProtocol == "acme/1")
         }
@@ -111,7 +112,9 @@ struct OpenSSLServerTests {
 
     @Test(.timeLimit(.minutes(5)))
     func noCommonApplicationProtocolIsRefused() async throws {
-        try await run(["-alpn", "acme/1"], options: { options, _ in options.applicationProtocols = ["x"] }) { _, client in
+        try await run(["-alpn", "acme/1"], options: { options, _ in options.applicationProtocols = ["x"] }) {
+            _,
+            client in
             #expect(await failure(client) == .noApplicationProtocol)
         }
     }

@@ -14,7 +14,8 @@ struct SecuredRedisTests {
             let files = try Credentials(besides: socketPath)
             credentials = files
             return [
-                "--port", "0", "--tls-port", "\(port)", "--unixsocket", socketPath, "--dir", files.directory, "--save", "",
+                "--port", "0", "--tls-port", "\(port)", "--unixsocket", socketPath, "--dir", files.directory, "--save",
+                "",
                 "--appendonly", "no", "--tls-cert-file", files.certificate, "--tls-key-file", files.key,
                 "--tls-ca-cert-file", files.root, "--tls-auth-clients", "yes", "--loglevel", "warning",
                 "--logfile", files.directory + "/log",
@@ -50,7 +51,8 @@ struct SecuredRedisTests {
             let files = try Credentials(besides: socketPath)
             credentials = files
             return [
-                "--port", "0", "--tls-port", "\(port)", "--unixsocket", socketPath, "--dir", files.directory, "--save", "",
+                "--port", "0", "--tls-port", "\(port)", "--unixsocket", socketPath, "--dir", files.directory, "--save",
+                "",
                 "--tls-cert-file", files.certificate, "--tls-key-file", files.key, "--tls-ca-cert-file", files.root,
             ]
         }

@@ -30,11 +30,13 @@ func withServerAndClient(
     speaking codec: some FrameCodec = FrameLayout.standard,
     options: LoopbackServer.Options = LoopbackServer.Options(),
     clientOptions: ClientOptions = quickOptions(),
+    overTLS: Bool = Wire.isSecured,
     handler: @escaping LoopbackServer.Handler = { _ in .echo },
     _ body: nonisolated(nonsending) (LoopbackServer, Client) async throws -> Void
 ) async throws {
-    let clientOptions = try Wire.client(clientOptions)
-    try await withLoopbackServer(speaking: codec, options: try Wire.server(options), handler: handler) { server in
+    let clientOptions = try Wire.client(clientOptions, overTLS: overTLS)
+    let options = try Wire.server(options, overTLS: overTLS)
+    try await withLoopbackServer(speaking: codec, options: options, handler: handler) { server in
         let endpoint = server.endpoint
         try await withClient(to: endpoint, speaking: codec, options: clientOptions, on: mechanism.loops) { client in
             try await body(server, client)
@@ -88,6 +90,24 @@ func expectBody(
 struct SimulatedService {
     let network: SimulatedNetwork
     let server: LoopbackServer
+    private let overTLS: Bool
+
+    init(_ network: SimulatedNetwork, _ server: LoopbackServer, overTLS: Bool) {
+        (self.network, self.server, self.overTLS) = (network, server, overTLS)
+    }
+
+    /// A further server, on the wire of the first; whoever starts it stops it.
+    func startServer(
+        at endpoint: Endpoint,
+        speaking codec: some FrameCodec,
+        handler: @escaping LoopbackServer.Handler = { _ in .echo }
+    ) async throws -> LoopbackServer {
+        let options = try Wire.server(LoopbackServer.Options(), overTLS: overTLS)
+        return try await network.startServer(at: endpoint, speaking: codec, options: options, handler: handler)
+    }
+
+    /// Of a server in this network, as its clients name it.
+    func endpoint(_ endpoint: Endpoint) -> Endpoint { Wire.endpoint(endpoint, overTLS: overTLS) }
 
     /// Waits in virtual time: everything that can happen before then has happened.
     func pass(_ duration: Duration) async throws { try await network.clock.sleep(for: duration) }
@@ -102,28 +122,43 @@ struct SimulatedService {
         options: ClientOptions = ClientOptions()
     ) -> Client {
         Client(
-            to: endpoints.map { Wire.endpoint($0) },
+            to: endpoints.map { endpoint($0) },
             speaking: codec,
-            options: (try? Wire.client(options)) ?? options,
+            options: (try? Wire.client(options, overTLS: overTLS)) ?? options,
+            on: network.loops
+        )
+    }
+
+    /// A bare connection; whoever makes it closes it.
+    func connection(to endpoints: [Endpoint], speaking codec: some FrameCodec) -> Connection {
+        let options = ClientOptions()
+        return Connection(
+            to: endpoints.map { endpoint($0) },
+            speaking: codec,
+            options: (try? Wire.client(options, overTLS: overTLS)) ?? options,
             on: network.loops
         )
     }
 }
 
 /// Runs `body` in virtual time with a server at "db:7000" and a client of it; in the end no link may be left.
+///
+/// `overTLS` is false for what is about plaintext's very bytes or instants.
 func simulate(
     seed: UInt64 = 1,
     conditions: NetworkConditions = NetworkConditions(),
     speaking codec: some FrameCodec = FrameLayout.standard,
     server serverOptions: LoopbackServer.Options = LoopbackServer.Options(),
     options: ClientOptions = ClientOptions(),
+    overTLS: Bool = Wire.isSecured,
     handler: @escaping LoopbackServer.Handler = { _ in .echo },
     sourceLocation: SourceLocation = #_sourceLocation,
     _ body: @escaping @Sendable (SimulatedService, Client) async throws -> Void
 ) throws {
     let network = SimulatedNetwork(seed: seed, conditions: conditions)
-    let options = try Wire.client(options)
-    let serverOptions = try Wire.server(serverOptions)
+    let options = try Wire.client(options, overTLS: overTLS)
+    let serverOptions = try Wire.server(serverOptions, overTLS: overTLS)
+    let endpoint = Wire.endpoint("db:7000", overTLS: overTLS)
     try network.runBlocking {
         let server = try await network.startServer(
             at: "db:7000",
@@ -131,9 +166,9 @@ func simulate(
             options: serverOptions,
             handler: handler
         )
-        let client = Client(to: Wire.endpoint("db:7000"), speaking: codec, options: options, on: network.loops)
+        let client = Client(to: endpoint, speaking: codec, options: options, on: network.loops)
         do {
-            try await body(SimulatedService(network: network, server: server), client)
+            try await body(SimulatedService(network, server, overTLS: overTLS), client)
         } catch {
             await client.closeNow()
             await server.stop()

@@ -9,7 +9,8 @@ struct LoopbackServerTests {
 
     @Test func aPushReachesEveryClient() async throws {
         try await withServerAndClient { server, client in
-            try await withClient(to: server.endpoint, speaking: .standard) { other in
+            let options = try Wire.client(ClientOptions())
+            try await withClient(to: server.endpoint, speaking: .standard, options: options) { other in
                 let pushes = [client.pushes(), other.pushes()]
                 try await client.connect()
                 try await other.connect()
@@ -117,7 +118,8 @@ struct LoopbackServerTests {
     @Test func bytesThatAreNoFrameCloseTheirConnectionAlone() async throws {
         try await withServerAndClient(speaking: strictLayout) { server, client in
             _ = try await client.send(Request(type: 7))
-            let vandal = Connection(to: server.endpoint, speaking: RawCodec(), options: quickOptions())
+            let options = try Wire.client(quickOptions())
+            let vandal = Connection(to: server.endpoint, speaking: RawCodec(), options: options)
             try await vandal.write(Frame(.request, body: "this is no frame"))
             let journal = try await server.wait { $0.malformedCount == 1 && $0.connectionCount == 1 }
             #expect(journal.lastMalformation?.code == .unexpectedBytes)
@@ -141,7 +143,7 @@ struct LoopbackServerTests {
         let path = "/tmp/trunkline-\(UInt64.random(in: 0 ... .max)).sock"
         for _ in 0..<2 {  // the second one finds the path free again
             try await withServerAndClient(options: LoopbackServer.Options { $0.unixPath = path }) { server, client in
-                #expect(server.endpoint == .unix(path: path))
+                #expect(server.endpoint == Wire.endpoint(.unix(path: path)))
                 let reply = try await client.send(Request(type: 0x410, body: "local"))
                 #expect(reply.body == "local")
             }

@@ -91,7 +91,7 @@ struct ReactionTests {
     @Test func aDelayedReplyComesAfterOthers() throws {
         let handler: LoopbackServer.Handler = { $0.body == "slow" ? .after(.seconds(1), .echo) : .echo }
         try simulate(handler: handler) { service, _ in
-            let connection = Connection(to: "db:7000", speaking: .standard, on: service.network.loops)
+            let connection = service.connection(to: ["db:7000"], speaking: .standard)
             try await connection.write(Frame(.request, type: 0x410, serial: 1, body: "slow"))
             try await connection.write(Frame(.request, type: 0x410, serial: 2, body: "quick"))
             #expect(await serials(of: connection, 2) == [2, 1])

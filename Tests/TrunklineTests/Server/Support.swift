@@ -17,11 +17,13 @@ func withServerAndClient(
     speaking codec: some FrameCodec = FrameLayout.standard,
     options: LoopbackServer.Options = LoopbackServer.Options(),
     clientOptions: ClientOptions = quickOptions(),
+    overTLS: Bool = Wire.isSecured,
     handler: @escaping LoopbackServer.Handler = { _ in .echo },
     _ body: nonisolated(nonsending) (LoopbackServer, Client) async throws -> Void
 ) async throws {
-    let clientOptions = try Wire.client(clientOptions)
-    try await withLoopbackServer(speaking: codec, options: try Wire.server(options), handler: handler) { server in
+    let clientOptions = try Wire.client(clientOptions, overTLS: overTLS)
+    let options = try Wire.server(options, overTLS: overTLS)
+    try await withLoopbackServer(speaking: codec, options: options, handler: handler) { server in
         try await withClient(to: server.endpoint, speaking: codec, options: clientOptions) { client in
             try await body(server, client)
         }
@@ -31,11 +33,12 @@ func withServerAndClient(
 /// Runs `body` with a server and a bare connection to it.
 func withServerAndConnection(
     speaking layout: FrameLayout = .standard,
+    overTLS: Bool = Wire.isSecured,
     handler: @escaping LoopbackServer.Handler = { _ in .echo },
     _ body: nonisolated(nonsending) (LoopbackServer, Connection) async throws -> Void
 ) async throws {
-    let options = try Wire.client(quickOptions())
-    let serverOptions = try Wire.server(LoopbackServer.Options())
+    let options = try Wire.client(quickOptions(), overTLS: overTLS)
+    let serverOptions = try Wire.server(LoopbackServer.Options(), overTLS: overTLS)
     try await withLoopbackServer(speaking: layout, options: serverOptions, handler: handler) { server in
         let connection = Connection(to: server.endpoint, speaking: layout, options: options)
         do {

@@ -13,7 +13,7 @@ struct EndpointSimulationTests {
         _ body: @escaping @Sendable (SimulatedService, LoopbackServer, Client) async throws -> Void
     ) throws {
         try simulate(options: options, handler: handler) { service, client in
-            let other = try await service.network.startServer(at: "other:7000", speaking: .standard)
+            let other = try await service.startServer(at: "other:7000", speaking: .standard)
             do {
                 try await body(service, other, client)
             } catch {
@@ -100,9 +100,11 @@ struct EndpointSimulationTests {
             #expect(took == .zero)
             await client.resume()
             await client.reconnectNow()
-            await client.replaceEndpoints(["other:7000"])
+            await client.replaceEndpoints([service.endpoint("other:7000")])
             #expect(await state(of: client) == .closed)
-            let error = await failure { () throws(ClientError) in try await client.switchEndpoint(to: "db:7000") }
+            let error = await failure { () throws(ClientError) in
+                try await client.switchEndpoint(to: service.endpoint("db:7000"))
+            }
             #expect(error?.code == .closed)
         }
     }
@@ -147,11 +149,11 @@ struct EndpointSimulationTests {
             service,
             other,
             client in
-            await client.replaceEndpoints(["db:7000", "other:7000"])
+            await client.replaceEndpoints([service.endpoint("db:7000"), service.endpoint("other:7000")])
             try await client.connect()
             let slow = client.start(ask("slow"))
             _ = try await service.server.waitForRequest { $0.body == "slow" }
-            try await client.switchEndpoint(to: "other:7000")
+            try await client.switchEndpoint(to: service.endpoint("other:7000"))
             try await expectEcho("next", by: client)
             #expect(await other.received.map(\.body) == ["next"])
             try await expectBody("slow", of: slow)
@@ -164,9 +166,11 @@ struct EndpointSimulationTests {
     @Test func aSwitchToAStrangerIsRefusedAndChangesNothing() throws {
         try simulateTwo(options: patient()) { service, other, client in
             try await client.connect()
-            let error = await failure { () throws(ClientError) in try await client.switchEndpoint(to: "other:7000") }
+            let error = await failure { () throws(ClientError) in
+                try await client.switchEndpoint(to: service.endpoint("other:7000"))
+            }
             #expect(error?.code == .invalidRequest)
-            #expect(error?.endpoint == "other:7000")
+            #expect(error?.endpoint == service.endpoint("other:7000"))
             try await expectEcho("a", by: client)
             #expect(await service.server.totalConnections == 1)
             #expect(await other.totalConnections == 0)
@@ -176,12 +180,12 @@ struct EndpointSimulationTests {
     /// While one endpoint swallows packets, the switch gives that attempt up: its late outcome is nobody's.
     @Test func aSwitchEndsAnAttemptElsewhere() throws {
         try simulateTwo(options: patient()) { service, other, client in
-            await client.replaceEndpoints(["db:7000", "other:7000"])
+            await client.replaceEndpoints([service.endpoint("db:7000"), service.endpoint("other:7000")])
             service.network.partition("db")
             let handle = client.start(ask("a"))
             try await service.pass(.seconds(1))
             let began = service.now
-            try await client.switchEndpoint(to: "other:7000")
+            try await client.switchEndpoint(to: service.endpoint("other:7000"))
             try await expectBody("a", of: handle)
             let took = service.now - began
             #expect(took < .seconds(1))
@@ -195,7 +199,7 @@ struct EndpointSimulationTests {
     @Test func aLinkToAnEndpointThatIsGoneIsLeft() throws {
         try simulateTwo(options: patient()) { service, other, client in
             try await expectEcho("a", by: client)
-            await client.replaceEndpoints(["other:7000"])
+            await client.replaceEndpoints([service.endpoint("other:7000")])
             try await expectEcho("b", by: client)
             #expect(await other.received.map(\.body) == ["b"])
             await client.replaceEndpoints([])
@@ -204,7 +208,7 @@ struct EndpointSimulationTests {
             let error = await failure { () throws(ClientError) in try await client.send(ask("d")) }
             #expect(error?.code == .unavailable)
             #expect(await failure { () throws(ClientError) in try await client.connect() }?.code == .unavailable)
-            await client.replaceEndpoints(["db:7000"])
+            await client.replaceEndpoints([service.endpoint("db:7000")])
             try await expectEcho("e", by: client)
             #expect(await service.server.received.map(\.body) == ["a", "e"])
         }
@@ -216,7 +220,7 @@ struct EndpointSimulationTests {
             $0.liveness.heartbeat = .none
         }
         try simulateTwo(options: options) { service, other, client in
-            await client.replaceEndpoints(["db:7000", "other:7000"])
+            await client.replaceEndpoints([service.endpoint("db:7000"), service.endpoint("other:7000")])
             service.network.refuseConnections(to: "db")
             try await expectEcho("a", by: client)
             service.network.acceptConnections(to: "db")

@@ -21,7 +21,7 @@ struct GivingUpTests {
             }
             let options = ClientOptions(change)
             let client = Client(to: "db:7000", speaking: codec, options: options, on: network.loops)
-            try await body(SimulatedService(network: network, server: server), client)
+            try await body(SimulatedService(network, server, overTLS: false), client)
             await client.closeNow()
             #expect(await client.statistics.pending == 0)
             #expect(await client.statistics.heldSerials == 0)

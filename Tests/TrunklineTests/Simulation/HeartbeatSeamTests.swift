@@ -43,12 +43,12 @@ struct HeartbeatSeamTests {
     @Test func theAnswerToAPingOnALinkThatIsLeftStaysThere() throws {
         let server = LoopbackServer.Options { $0.pongDelay = .seconds(2) }
         try simulate(server: server, handler: { _ in .after(.seconds(20), .echo) }) { service, _ in
-            let other = try await service.network.startServer(at: "other:7000", speaking: .standard)
+            let other = try await service.startServer(at: "other:7000", speaking: .standard)
             let client = service.client(of: ["db:7000", "other:7000"])
             let handle = client.start(ask("slow"), timeout: .seconds(60))
             try await service.pass(.seconds(6))  // probed at 5 s
             #expect(await service.server.journal.pingCount == 1)
-            try await client.switchEndpoint(to: "other:7000")
+            try await client.switchEndpoint(to: service.endpoint("other:7000"))
             try await expectBody("slow", of: handle)
             let journal = await service.server.journal
             #expect(journal.pingCount == 1 && journal.pongCount == 0)

@@ -89,7 +89,7 @@ struct PushAnswerTests {
     /// Requests that have not started go to the next endpoint; answers do not.
     @Test func anAnswerDoesNotGoWhereTheClientGoes() throws {
         try simulate { service, _ in
-            let other = try await service.network.startServer(at: "other:7000", speaking: .standard)
+            let other = try await service.startServer(at: "other:7000", speaking: .standard)
             let client = service.client(of: ["db:7000", "other:7000"])
             let push = try await push(from: service.server, to: client)
             await service.server.pauseReading()
@@ -97,7 +97,7 @@ struct PushAnswerTests {
             async let error = failure { () throws(ClientError) in try await client.post(ask("x"), answering: push) }
             let request = client.start(ask("with us"))
             try await service.pass(.seconds(1))
-            try await client.switchEndpoint(to: "other:7000")
+            try await client.switchEndpoint(to: service.endpoint("other:7000"))
             let lost = await error
             #expect(lost?.code == .connectionLost && lost?.fate == .notSent)
             try await expectBody("with us", of: request)

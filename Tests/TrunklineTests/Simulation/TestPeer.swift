@@ -1,3 +1,4 @@
+import Trunkline
 import TrunklineCore
 import TrunklineIO
 
@@ -12,6 +13,8 @@ actor TestPeer: TransportHandler {
     private var outgoing: [UInt8] = []
     private var finishes = false
     private let echoes: Bool
+    /// For the side that connects; what is accepted is secured already.
+    private let tls: (any TLSContext)?
 
     /// Every event in order.
     private(set) var events: [String] = []
@@ -21,17 +24,24 @@ actor TestPeer: TransportHandler {
     private(set) var writtenCount = 0
     private var waiters: [CheckedContinuation<Void, Never>] = []
 
-    init(on loop: SimulatedEventLoop, echoes: Bool = false) {
+    init(on loop: SimulatedEventLoop, echoes: Bool = false, tls: (any TLSContext)? = nil) {
         self.loop = loop
         self.echoes = echoes
+        self.tls = tls
     }
 
     // MARK: Commands
 
     func connect(to address: SocketAddress, reading: Bool = true) async throws {
-        transport = loop.connect(to: address, options: SocketOptions(), handler: self)
+        if let tls {
+            transport = SecuredTransport(try tls.makeEngine(for: "db"), on: loop, handler: self) { [loop] in
+                loop.connect(to: address, options: SocketOptions(), handler: $0)
+            }
+        } else {
+            transport = loop.connect(to: address, options: SocketOptions(), handler: self)
+        }
         transport?.isReading = reading
-        await wait { !$0.events.isEmpty }
+        await wait { $0.events.contains { $0 != "securing" } }
         if let failure { throw failure }
     }
 
@@ -53,6 +63,11 @@ actor TestPeer: TransportHandler {
 
     func setReading(_ isReading: Bool) { transport?.isReading = isReading }
     func close() { transport?.close() }
+    /// Closes as clients and servers do: what was written has time to arrive.
+    func leave() {
+        if let transport { Lingering.close(transport, on: loop) }
+        transport = nil
+    }
     func reset() { transport?.reset() }
     /// Ends waiting for an outcome that will not come.
     func giveUp() {
@@ -160,12 +175,17 @@ actor TestServer: ListenerHandler {
     nonisolated let loop: SimulatedEventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
     private let echoes: Bool
+    /// Written at once to whoever connects.
+    private let greeting: [UInt8]
+    private let tls: (any TLSContext)?
     private var listener: (any Listener)?
     private(set) var peers: [TestPeer] = []
 
-    init(on loop: SimulatedEventLoop, echoes: Bool = true) {
+    init(on loop: SimulatedEventLoop, echoes: Bool = true, greeting: [UInt8] = [], tls: (any TLSContext)? = nil) {
         self.loop = loop
         self.echoes = echoes
+        self.greeting = greeting
+        self.tls = tls
     }
 
     @discardableResult
@@ -179,10 +199,19 @@ actor TestServer: ListenerHandler {
 
     nonisolated func accepted(_ transport: sending any Transport) -> any TransportHandler {
         let peer = TestPeer(on: loop, echoes: echoes)
-        nonisolated(unsafe) let transport = transport  // from this moment it is the peer's
-        peer.assumeIsolated { unsafe $0.adopt(transport) }
+        nonisolated(unsafe) var transport = transport  // from this moment it is the peer's
+        var receiver: any TransportHandler = peer
+        if let engine = try? tls?.makeEngine(for: "") {
+            let secured = unsafe SecuredTransport(engine, on: loop, handler: peer, over: transport)
+            unsafe transport = secured
+            receiver = secured.receiver
+        }
+        peer.assumeIsolated {
+            unsafe $0.adopt(transport)
+            if !greeting.isEmpty { $0.write(greeting) }
+        }
         assumeIsolated { $0.peers.append(peer) }
-        return peer
+        return receiver
     }
 }
 

@@ -24,7 +24,7 @@ struct WaitingTests {
             #expect(errors.map { $0?.code } == [.connectionLost, .connectionLost])
             #expect(errors.map { $0?.fate } == [.unknown, .notSent])
             #expect((errors[1]?.cause as? TransportError)?.code == .reset)
-            #expect(errors[1]?.endpoint == "db:7000")
+            #expect(errors[1]?.endpoint == service.endpoint("db:7000"))
             try await expectBody("2", of: patient)
             #expect(await service.server.received.map(\.body) == ["0", "2"])
         }

@@ -83,4 +83,23 @@ import TrunklineTesting
             await server.stop()
         }
     }
+
+    /// Everything was encrypted, so that nothing seemed to be left to write, and closing did not wait for the socket.
+    @Test func closingWaitsForWhatIsEncryptedAndNotYetSent() throws {
+        var conditions = NetworkConditions()
+        (conditions.sendBuffer, conditions.receiveWindow) = (1000, 1000)
+        try run(seed: 1, conditions: conditions) { network, server, client in
+            try await client.connect()
+            await server.pauseReading()
+            for _ in 0..<10 { try await client.post(Request(type: 0x410, body: filled(4000))) }
+            let began = network.clock.now.offset
+            async let closing: Void = client.close()
+            try await network.clock.sleep(for: .seconds(4))
+            await server.resumeReading()
+            await closing
+            let took = network.clock.now.offset - began
+            #expect(took >= .seconds(4))
+            try await server.waitForRequests(10)
+        }
+    }
 }

@@ -9,8 +9,8 @@ enum Wire {
     private static let authority = Result { () throws(TransportError) in try TestAuthority() }
 
     /// The same server, for the names that the tests have for it.
-    static func server(_ options: LoopbackServer.Options) throws -> LoopbackServer.Options {
-        guard isSecured, options.tls == nil else { return options }
+    static func server(_ options: LoopbackServer.Options, overTLS: Bool = isSecured) throws -> LoopbackServer.Options {
+        guard overTLS, options.tls == nil else { return options }
         let identity = try authority.get().identity(forNames: ["127.0.0.1", "localhost", "db"])
         return LoopbackServer.Options {
             $0 = options
@@ -19,8 +19,8 @@ enum Wire {
     }
 
     /// The same client, which believes that server.
-    static func client(_ options: ClientOptions) throws -> ClientOptions {
-        guard isSecured else { return options }
+    static func client(_ options: ClientOptions, overTLS: Bool = isSecured) throws -> ClientOptions {
+        guard overTLS else { return options }
         let root = try authority.get().root
         return ClientOptions {
             $0 = options
@@ -30,5 +30,7 @@ enum Wire {
     }
 
     /// The same endpoint.
-    static func endpoint(_ endpoint: Endpoint) -> Endpoint { isSecured ? endpoint.secured() : endpoint }
+    static func endpoint(_ endpoint: Endpoint, overTLS: Bool = isSecured) -> Endpoint {
+        overTLS ? endpoint.secured() : endpoint
+    }
 }

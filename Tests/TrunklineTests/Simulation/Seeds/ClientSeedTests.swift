@@ -32,7 +32,8 @@ struct ClientSeedTests {
                 Issue.record("seed \(seed): \(life.world.violations.joined(separator: "; "))")
                 if failed == 1 { tell(seed, lastLines: 500) }
             }
-            if seed % 25 == 0 {
+            // TLS has random numbers of its own, which decide how long some of its messages are.
+            if seed % 25 == 0, !Wire.isSecured {
                 let again = SeedLife(seed: seed)
                 again.run()
                 let isSame = again.world.network.fingerprint == life.world.network.fingerprint

@@ -27,7 +27,8 @@ struct SeedLife {
 
     private func live() async throws -> ([SeedCalls.Outcome], [[Frame]], [String]) {
         for host in plan.hosts { try await world.startServer(host) }
-        let client = Client(to: plan.endpoints, speaking: plan.codec, options: plan.options, on: world.network.loops)
+        let options = try Wire.client(plan.options)
+        let client = Client(to: plan.endpoints, speaking: plan.codec, options: options, on: world.network.loops)
         let calls = SeedCalls(world: world, client: client)
         let overflow: PushBuffering.Overflow = [.dropNewest, .dropOldest, .suspendReading, .fail][Int(plan.seed % 4)]
         let stream = client.pushes(buffering: PushBuffering(maximumCount: 2, overflow: overflow))
@@ -63,7 +64,8 @@ struct SeedLife {
         let leftovers = await client.leftovers
         let facts = await client.statistics
         for host in plan.hosts { await world.stopServer(host) }
-        try await world.pass(.seconds(1))
+        // Bytes that TLS holds for a peer that is gone without a word have longer.
+        try await world.pass(.seconds(Wire.isSecured ? 40 : 1))
         var received: [[Frame]] = []
         for server in world.allServers { received.append(await server.received) }
         world.count("late", facts.lateResponses)

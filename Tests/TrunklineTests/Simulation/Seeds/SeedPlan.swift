@@ -70,7 +70,7 @@ struct SeedPlan: Sendable {
     var hasStatus: Bool { matching == .strict || matching == .inOrder }
     var endpoints: [Endpoint] { hosts.map { endpoint($0) } }
     /// Clients know a server by another name than the network: the one is resolved slowly, the other is its address.
-    func endpoint(_ host: String) -> Endpoint { .host("\(host).test", port: 7000) }
+    func endpoint(_ host: String) -> Endpoint { Wire.endpoint(.host("\(host).test", port: 7000)) }
 
     /// For how long the client may be without a link that answers when nothing is wrong any more: until it notices that
     /// the old one is dead, or the attempt under way is in vain, has waited for as long as the server or the policy

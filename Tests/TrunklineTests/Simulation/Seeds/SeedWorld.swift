@@ -77,7 +77,7 @@ final class SeedWorld: Sendable {
         let server = try await network.startServer(
             at: .host(host, port: 7000),
             speaking: plan.codec,
-            options: plan.serverOptions,
+            options: try Wire.server(plan.serverOptions),
             handler: { self.reaction(to: $0) }
         )
         state.withLock { state in
