@@ -70,14 +70,22 @@ struct SecuredTransportTests {
 
     // MARK: Everything at once
 
-    @Test("every byte arrives in order, however narrow the network and whoever pauses", arguments: 0..<UInt64(300))
-    func everyByteArrives(seed: UInt64) throws {
+    @Test("every byte arrives in order, however narrow the network and whoever pauses")
+    func everyByteArrives() async throws {
+        for seed in 0..<UInt64(300) {
+            // The simulation keeps the thread to itself: others get their turn between two of them.
+            await Task.yield()
+            try exchange(seed: seed)
+        }
+    }
+
+    private func exchange(seed: UInt64) throws {
         var random = SeededGenerator(seed: seed)
         var conditions = NetworkConditions()
         conditions.fragmentation = random.element(of: [0, 0.25, 1])
         conditions.sendBuffer = random.element(of: [50, 1000, 20_000, 65_536])
         conditions.receiveWindow = random.element(of: [50, 333, 20_000, 65_536])
-        let most = min(conditions.sendBuffer, conditions.receiveWindow) < 1000 ? 30_000 : 300_000
+        let most = min(conditions.sendBuffer, conditions.receiveWindow) < 1000 ? 20_000 : 150_000
         let (up, down) = (
             pattern(.random(in: 0...most, using: &random)), pattern(.random(in: 0...most, using: &random))
         )
@@ -90,10 +98,10 @@ struct SecuredTransportTests {
             _ = try await (writing, answering, pausing, alsoPausing)
             await pair.client.ended()
             await pair.server.ended()
-            #expect(await pair.server.received == up)
-            #expect(await pair.client.received == down)
-            #expect(await pair.server.failure == nil)
-            #expect(await pair.client.failure == nil)
+            #expect(await pair.server.received == up, "seed \(seed)")
+            #expect(await pair.client.received == down, "seed \(seed)")
+            #expect(await pair.server.failure == nil, "seed \(seed)")
+            #expect(await pair.client.failure == nil, "seed \(seed)")
         }
     }
 

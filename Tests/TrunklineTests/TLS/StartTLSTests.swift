@@ -23,6 +23,8 @@ import TrunklineTesting
         let options = ClientOptions { options in
             options.tls.roots = .only(authority.root)
             options.greeting.perform = perform
+            options.greeting.timeout = patience
+            options.connecting.timeout = patience
             options.reconnecting.maximumAttempts = 1
         }
         let client = Client(to: server.endpoint, speaking: .standard, options: options)
@@ -35,7 +37,7 @@ import TrunklineTesting
         await server.stop()
     }
 
-    @Test("a greeting switches to TLS, and all that follows is secured", .timeLimit(.minutes(1)))
+    @Test("a greeting switches to TLS, and all that follows is secured", .timeLimit(.minutes(5)))
     func upgrades() async throws {
         try await run(.sequence([.reply("go on"), .startTLS])) { server, client in
             try await expectEcho("hello", by: client)
@@ -44,7 +46,7 @@ import TrunklineTesting
         }
     }
 
-    @Test("bytes in plaintext behind the agreement are a violation", .timeLimit(.minutes(1)))
+    @Test("bytes in plaintext behind the agreement are a violation", .timeLimit(.minutes(5)))
     func injected() async throws {
         let injected: [Reaction] = [
             .sequence([.reply("go on"), .reply("injected"), .startTLS]),
@@ -62,7 +64,7 @@ import TrunklineTesting
         }
     }
 
-    @Test("a server that is not who it says gets no more than the question", .timeLimit(.minutes(1)))
+    @Test("a server that is not who it says gets no more than the question", .timeLimit(.minutes(5)))
     func wrongName() async throws {
         try await run(.sequence([.reply("go on"), .startTLS]), identity: ["elsewhere"]) { server, client in
             var reports = client.disconnects.makeAsyncIterator()
@@ -74,7 +76,7 @@ import TrunklineTesting
         }
     }
 
-    @Test("TLS begins once, and after the answers", .timeLimit(.minutes(1)))
+    @Test("TLS begins once, and after the answers", .timeLimit(.minutes(5)))
     func once() async throws {
         try await run(.sequence([.reply("go on"), .startTLS])) { link in
             _ = try await link.send(Request(type: 0x411))

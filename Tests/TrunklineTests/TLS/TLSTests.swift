@@ -21,6 +21,8 @@ struct SecuredPair {
             to: server.endpoint,
             speaking: .standard,
             options: ClientOptions {
+                // A machine with much else to do is no reason to try again.
+                $0.connecting.timeout = patience
                 $0.tls.roots = .only(root)
                 changeClient(&$0.tls)
             }
@@ -49,7 +51,7 @@ func failure(_ client: Client, _ server: LoopbackServer) async throws -> TLSFail
 }
 
 @Suite struct TLSTests {
-    @Test("requests over TLS are answered, small and large", .timeLimit(.minutes(1)))
+    @Test("requests over TLS are answered, small and large", .timeLimit(.minutes(5)))
     func answers() async throws {
         let authority = try TestAuthority()
         let pair = try await SecuredPair(try authority.identity(for: "127.0.0.1"), trusting: authority.root)
@@ -61,7 +63,7 @@ func failure(_ client: Client, _ server: LoopbackServer) async throws -> TLSFail
         await pair.end()
     }
 
-    @Test("a thousand requests at once over TLS have their own answers", .timeLimit(.minutes(1)))
+    @Test("a thousand requests at once over TLS have their own answers", .timeLimit(.minutes(5)))
     func many() async throws {
         let authority = try TestAuthority()
         let pair = try await SecuredPair(try authority.identity(for: "127.0.0.1"), trusting: authority.root)
@@ -77,7 +79,7 @@ func failure(_ client: Client, _ server: LoopbackServer) async throws -> TLSFail
         await pair.end()
     }
 
-    @Test("a certificate below an intermediate authority is believed if the chain is there", .timeLimit(.minutes(1)))
+    @Test("a certificate below an intermediate authority is believed if the chain is there", .timeLimit(.minutes(5)))
     func chain() async throws {
         let authority = try TestAuthority()
         let intermediate = try authority.intermediate()
@@ -86,7 +88,7 @@ func failure(_ client: Client, _ server: LoopbackServer) async throws -> TLSFail
         await pair.end()
     }
 
-    @Test("the next link takes the session up again", .timeLimit(.minutes(1)), arguments: [TLSVersion.tls12, .tls13])
+    @Test("the next link takes the session up again", .timeLimit(.minutes(5)), arguments: [TLSVersion.tls12, .tls13])
     func resumes(version: TLSVersion) async throws {
         let authority = try TestAuthority()
         let pair = try await SecuredPair(try authority.identity(for: "127.0.0.1"), trusting: authority.root)
@@ -99,7 +101,7 @@ func failure(_ client: Client, _ server: LoopbackServer) async throws -> TLSFail
         await pair.end()
     }
 
-    @Test("both sides agree on an application protocol", .timeLimit(.minutes(1)))
+    @Test("both sides agree on an application protocol", .timeLimit(.minutes(5)))
     func applicationProtocol() async throws {
         let authority = try TestAuthority()
         let pair = try await SecuredPair(
@@ -113,7 +115,7 @@ func failure(_ client: Client, _ server: LoopbackServer) async throws -> TLSFail
         await pair.end()
     }
 
-    @Test("a client is known by its certificate", .timeLimit(.minutes(1)))
+    @Test("a client is known by its certificate", .timeLimit(.minutes(5)))
     func clientCertificate() async throws {
         let authority = try TestAuthority()
         let clients = try TestAuthority(named: "clients")
@@ -196,7 +198,7 @@ func failure(_ client: Client, _ server: LoopbackServer) async throws -> TLSFail
         Case("a certificate for code", .wrongPurpose) { $0.usage = .code },
     ]
 
-    @Test(.timeLimit(.minutes(1)), arguments: cases)
+    @Test(.timeLimit(.minutes(5)), arguments: cases)
     func certificates(_ item: Case) async throws {
         let authority = try TestAuthority()
         var issuer = item.isForeign ? try TestAuthority() : authority
@@ -221,7 +223,7 @@ func failure(_ client: Client, _ server: LoopbackServer) async throws -> TLSFail
 
     @Test(
         "a server that speaks other application protocols is refused",
-        .timeLimit(.minutes(1)),
+        .timeLimit(.minutes(5)),
         arguments: [[], ["other"]]
     )
     func applicationProtocol(protocols: [String]) async throws {
@@ -236,7 +238,7 @@ func failure(_ client: Client, _ server: LoopbackServer) async throws -> TLSFail
         await pair.end()
     }
 
-    @Test("a pin must be in the chain", .timeLimit(.minutes(1)), arguments: [true, false])
+    @Test("a pin must be in the chain", .timeLimit(.minutes(5)), arguments: [true, false])
     func pins(isRight: Bool) async throws {
         let authority = try TestAuthority()
         let pin = isRight ? authority.pin : try TestAuthority().pin
@@ -255,7 +257,7 @@ func failure(_ client: Client, _ server: LoopbackServer) async throws -> TLSFail
 
     @Test(
         "a client without the right certificate reaches no server",
-        .timeLimit(.minutes(1)),
+        .timeLimit(.minutes(5)),
         arguments: [true, false]
     )
     func clientCertificate(hasOne: Bool) async throws {
@@ -277,7 +279,7 @@ func failure(_ client: Client, _ server: LoopbackServer) async throws -> TLSFail
         await pair.end()
     }
 
-    @Test("verification can be given up, in so many words", .timeLimit(.minutes(1)))
+    @Test("verification can be given up, in so many words", .timeLimit(.minutes(5)))
     func insecure() async throws {
         let pair = try await SecuredPair(
             try TestAuthority().identity(for: "elsewhere"),
@@ -288,7 +290,7 @@ func failure(_ client: Client, _ server: LoopbackServer) async throws -> TLSFail
         await pair.end()
     }
 
-    @Test("a key that does not fit, or cannot be read, is a matter of configuration", .timeLimit(.minutes(1)))
+    @Test("a key that does not fit, or cannot be read, is a matter of configuration", .timeLimit(.minutes(5)))
     func configuration() async throws {
         let authority = try TestAuthority()
         let one = try authority.identity(for: "a", usage: .client)
