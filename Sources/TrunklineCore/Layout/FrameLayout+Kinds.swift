@@ -88,8 +88,8 @@ extension FrameLayout {
         }
         frame.type = try wireType(of: frame)
         if isServerSide {
-            try mark(&frame, marks.goAway, as: .goAway, amongst: [.response, .part, .push], marks)
-            try mark(&frame, marks.push, as: .push, amongst: [.response, .part], marks)
+            try mark(&frame, marks.goAway, as: .goAway, amongst: [.response, .part, .push, .request], marks)
+            try mark(&frame, marks.push, as: .push, amongst: [.response, .part, .request], marks)
             try mark(&frame, marks.part, as: .part, amongst: [.response], marks)
         }
         try check(frame, marks)
@@ -112,7 +112,7 @@ extension FrameLayout {
     ) throws(FrameError) {
         guard let role, frame.kind == kind || others.contains(frame.kind) else { return }
         // What is known to be a response is neither a push nor a goAway, whatever its type.
-        if marks.tellsPushes, kind != .part, frame.kind != kind { return }
+        if marks.tellsPushes, kind != .part, frame.kind == .response || frame.kind == .part { return }
         try role.mark(&frame, frame.kind == kind, as: "a \(kind)", typeBits: marks.typeBits, by: outbound)
     }
 

@@ -123,6 +123,18 @@ struct RoleTests {
     }
 
     /// One received cost the link and everything under way on it.
+    /// It went out as a goAway: found by fuzzing.
+    @Test func aServersRequestAndPushAreMarkedAsNoGoAway() throws {
+        let layout = Self.flagged.roles(push: 2...3, response: .bit(0, of: "flags"), goAway: .bit(7, isSet: false))
+        for kind in [Frame.Kind.request, .push] {
+            let frame = Frame(kind, type: kind == .push ? 2 : 9, serial: 5)
+            var (server, output) = (layout.serverSide(), SendBuffer())
+            try server.encode(frame, into: &output)
+            let received = try #require(layout.decoded(output.bytes).frames.first)
+            #expect(received.kind == kind && received.type == frame.type)
+        }
+    }
+
     @Test func aTypeThatTheProtocolDoesNotHaveIsNotSentAndReceivedIsDamaged() throws {
         let layout = Self.flagged.roles(ping: 1, push: 2, requests: 3...5)
         let known = hex("05 09 00 0000 00 01 00 00 0000 00 02 00 00 0000 00")
