@@ -5,10 +5,14 @@ import TrunklineTesting
 /// Handshakes that come to nothing because of what is at the other end.
 @Suite struct TLSHandshakeTests {
     /// A plaintext server of which clients expect TLS, and the report of the one attempt.
-    private func attempt(on server: LoopbackServer) async throws -> (error: ClientError?, report: DisconnectReport?) {
+    private func attempt(
+        on server: LoopbackServer,
+        for timeout: Duration = .seconds(50)
+    ) async throws -> (error: ClientError?, report: DisconnectReport?) {
         let options = ClientOptions { options in
             options.reconnecting.maximumAttempts = 1
-            options.connecting.timeout = .milliseconds(300)
+            options.connecting.timeout = timeout
+            options.requests.timeout = nil
         }
         let client = Client(to: server.endpoint.secured(), speaking: .standard, options: options)
         var reports = client.disconnects.makeAsyncIterator()
@@ -19,7 +23,7 @@ import TrunklineTesting
         return (error, report)
     }
 
-    @Test("a server that speaks something else first", .timeLimit(.minutes(1)))
+    @Test("a server that speaks something else first", .timeLimit(.minutes(5)))
     func notTLS() async throws {
         let server = try await LoopbackServer.start(
             speaking: .standard,
@@ -31,7 +35,7 @@ import TrunklineTesting
         #expect(report?.phase == .securing)
     }
 
-    @Test("a server that resets the connection within the handshake", .timeLimit(.minutes(1)))
+    @Test("a server that resets the connection within the handshake", .timeLimit(.minutes(5)))
     func reset() async throws {
         let server = try await LoopbackServer.start(
             speaking: .standard,
@@ -44,16 +48,16 @@ import TrunklineTesting
         #expect(report?.cause == .reset || report?.cause == .closedByServer)
     }
 
-    @Test("a server that says nothing has as long as connecting may take", .timeLimit(.minutes(1)))
+    @Test("a server that says nothing has as long as connecting may take", .timeLimit(.minutes(5)))
     func stalls() async throws {
         let server = try await LoopbackServer.start(speaking: .standard)
         await server.pauseReading()
-        let (error, report) = try await attempt(on: server)
+        let (error, report) = try await attempt(on: server, for: .milliseconds(300))
         #expect(error?.code == .unavailable && error?.fate == .notSent)
         #expect(report?.phase == .securing && report?.cause == .timedOut)
     }
 
-    @Test("a client in plaintext gets nothing from a server with TLS", .timeLimit(.minutes(1)))
+    @Test("a client in plaintext gets nothing from a server with TLS", .timeLimit(.minutes(5)))
     func plaintextClient() async throws {
         let authority = try TestAuthority()
         let identity = try authority.identity(for: "127.0.0.1")
@@ -71,7 +75,7 @@ import TrunklineTesting
         await server.stop()
     }
 
-    @Test("a permanent failure is not hammered", .timeLimit(.minutes(1)))
+    @Test("a permanent failure is not hammered", .timeLimit(.minutes(5)))
     func paced() throws {
         let authority = try TestAuthority()
         let identity = try authority.identity(for: "elsewhere")
