@@ -185,7 +185,8 @@ public actor Connection {
     ///
     /// What cannot be written fails with `closed`; a peer that stops reading is waited for no longer than
     /// `options.requests.drainTimeout`. Calling it again waits for the same end; if the calling task is cancelled, it
-    /// closes at once. The kernel may see the socket off for up to a second more.
+    /// closes at once. The kernel may see the socket off for up to a second more,
+    /// or 30 s over TLS to a peer that hardly reads: encrypted bytes are in no kernel yet.
     public func close() async {
         drain()
         await withTaskCancellationHandler {
