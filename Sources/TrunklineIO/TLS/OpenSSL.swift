@@ -57,7 +57,10 @@ final class OpenSSL: @unchecked Sendable {
                 problems.append("\(name.ssl) has no \(unsafe missing.map { unsafe String(cString: $0) } ?? "")")
                 continue
             }
-            guard let method = unsafe OpenSSLEngine.makeMethod(functions) else { continue }
+            guard let method = unsafe OpenSSLEngine.makeMethod(functions) else {
+                problems.append("\(name.ssl) makes no BIO")
+                continue
+            }
             unsafe (api, self.method) = unsafe (UnsafePointer(functions), method)
             return
         }

@@ -16,7 +16,7 @@ package final class SecuredTransport: Transport, @unchecked Sendable {
     package let id: UInt64
     package weak var handler: (any TransportHandler)?
     private var phase = Phase.connecting
-    /// Received, and not yet taken by the engine; from `received` on.
+    /// Received, and not yet taken by the engine.
     private var left: [UInt8] = []
     /// What the next reading ends with.
     private var ending: ReadOutcome?
@@ -88,6 +88,7 @@ package final class SecuredTransport: Transport, @unchecked Sendable {
     package var receiver: any TransportHandler { relay }
     private let relay: Relay
 
+    /// Sendable although it is not checked: like its transport it is used on one loop only.
     private final class Relay: TransportHandler, @unchecked Sendable {
         weak var transport: SecuredTransport?
         func transport(_ id: UInt64, did event: TransportEvent) { transport?.socketDid(event) }
