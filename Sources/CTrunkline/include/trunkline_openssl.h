@@ -51,9 +51,11 @@ typedef int (*trunkline_alpn_callback)(trunkline_ssl *, const unsigned char **, 
     X(void, SSL_set_bio, (trunkline_ssl *, trunkline_bio *reads, trunkline_bio *writes))                                \
     X(void, SSL_set_connect_state, (trunkline_ssl *))                                                                   \
     X(void, SSL_set_accept_state, (trunkline_ssl *))                                                                    \
+    X(void, SSL_set_cert_cb, (trunkline_ssl *, int (*)(trunkline_ssl *, void *), void *))                               \
     X(long, SSL_ctrl, (trunkline_ssl *, int command, long number, void *pointer))                                       \
     X(int, SSL_do_handshake, (trunkline_ssl *))                                                                         \
     X(int, SSL_read_ex, (trunkline_ssl *, void *, size_t, size_t *count))                                               \
+    X(int, SSL_peek_ex, (trunkline_ssl *, void *, size_t, size_t *count))                                               \
     X(int, SSL_write_ex, (trunkline_ssl *, const void *, size_t, size_t *count))                                        \
     X(int, SSL_pending, (const trunkline_ssl *))                                                                        \
     X(int, SSL_shutdown, (trunkline_ssl *))                                                                             \

@@ -15,8 +15,8 @@ extension Connection {
 
     /// Reads what TLS needs, unless that has been done, and goes on with `attempt`.
     func prepareSecurity(for attempt: ReconnectMachine.Attempt) {
-        enter(.connecting)
         if security != nil, options.tls.files.isEmpty { return beginRace(attempt) }
+        enter(.securing)
         let known = security
         // Not structured: it begins on the loop, where nobody can await it. It reads files and asks for a passphrase, for
         // which the loop has no time, and comes too late, without effect, when the attempt is over.

@@ -13,6 +13,9 @@ final class OpenSSLEngine: TLSEngine {
     private let isServer: Bool
     package var outgoing = CiphertextBuffer()
     private(set) var session: TLSSession?
+    /// The server wants to know who we are.
+    private var isAskedForCertificate = false
+    private(set) var awaitsVerdict = false
     /// What reading ends with. OpenSSL tells once, perhaps in the same call as the last bytes.
     private var ending: TLSReadOutcome?
 
@@ -39,6 +42,8 @@ final class OpenSSLEngine: TLSEngine {
             unsafe api.pointee.SSL_set_accept_state(ssl)
         } else {
             unsafe api.pointee.SSL_set_connect_state(ssl)
+            let this = unsafe Unmanaged.passUnretained(self).toOpaque()
+            unsafe api.pointee.SSL_set_cert_cb(ssl, Self.noteQuestion, this)
             try unsafe context.prepare(ssl, for: name)
         }
     }
@@ -63,16 +68,46 @@ final class OpenSSLEngine: TLSEngine {
     // MARK: The handshake
 
     func handshake(_ input: inout UnsafeRawBufferPointer) throws(TransportError) -> Bool {
+        if session != nil {
+            try unsafe hearVerdict(&input)
+            return true
+        }
         let (result, code) = unsafe reading(&input) {
             let result = unsafe api.pointee.SSL_do_handshake(ssl)
             return (result, unsafe api.pointee.SSL_get_error(ssl, result))
         }
         if result == 1 {
             session = try unsafe context.check(ssl, name: name, isServer: isServer)
+            awaitsVerdict = isAskedForCertificate && session?.version == "TLSv1.3"
+            if awaitsVerdict { try unsafe hearVerdict(&input) }
             return true
         }
         if code == 2 { return false }  // SSL_ERROR_WANT_READ
-        throw failure("the handshake with \(name.isEmpty ? "the client" : name) failed")
+        throw handshakeFailure
+    }
+
+    private var handshakeFailure: TransportError {
+        failure("the handshake with \(name.isEmpty ? "the client" : name) failed")
+    }
+
+    /// Called by OpenSSL when the server asks for a certificate, whether there is one or not.
+    private static let noteQuestion: @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Int32 = { _, this in
+        guard let this = unsafe this else { return 0 }
+        unsafe Unmanaged<OpenSSLEngine>.fromOpaque(this).takeUnretainedValue().isAskedForCertificate = true
+        return 1
+    }
+
+    /// Takes what the server says first, which is a session to resume, its first bytes or that it refuses us.
+    private func hearVerdict(_ input: inout UnsafeRawBufferPointer) throws(TransportError) {
+        guard unsafe !input.isEmpty else { return }
+        let code = unsafe reading(&input) { () -> Int32 in
+            var (byte, count): (UInt8, Int) = (0, 0)
+            let result = unsafe api.pointee.SSL_peek_ex(ssl, &byte, 1, &count)
+            return result == 1 ? 0 : unsafe api.pointee.SSL_get_error(ssl, result)
+        }
+        // SSL_ERROR_WANT_READ, SSL_ERROR_ZERO_RETURN: `read` finds the bytes and the end where they are.
+        guard [0, 2, 6].contains(code) else { throw handshakeFailure }
+        awaitsVerdict = false
     }
 
     /// What went wrong, by the library's errors of this thread.

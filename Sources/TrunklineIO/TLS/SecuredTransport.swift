@@ -3,39 +3,46 @@ import TrunklineCore
 /// A transport with TLS between its owner and the socket. It is connected when the handshake is over.
 ///
 /// Sendable although it is not checked: it lives on one loop, like the socket beneath it.
-package final class SecuredTransport: Transport, @unchecked Sendable {
-    private enum Phase {
+package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendable {
+    enum Phase {
         case connecting, handshaking, open
         case failed(TransportError)
     }
 
-    private let engine: any TLSEngine
+    let engine: any TLSEngine
     private let loop: any EventLoop
     /// The socket. Set as long as there is something to do.
-    private var socket: (any Transport)?
+    var socket: (any Transport)?
     package let id: UInt64
     package weak var handler: (any TransportHandler)?
-    private var phase = Phase.connecting
+    var phase = Phase.connecting
     /// Received, and not yet taken by the engine.
     private var left: [UInt8] = []
     /// What the next reading ends with.
     private var ending: ReadOutcome?
     /// The socket takes no more bytes at all.
-    private var writeFailure: TransportError?
+    var writeFailure: TransportError?
     /// Whether the socket has taken anything since the owner began to write.
-    private var hasSent = false
+    var hasSent = false
     /// Our direction ends when everything is written.
-    private var isFinishing = false
+    var isFinishing = false
     private var isWakeScheduled = false
+    /// When the handshake began.
+    private var begun: Instant?
+    /// Ends the wait for the verdict of a server that says nothing.
+    private lazy var patience = LoopTimer(target: self)
+    private var isPatient = true
 
     /// So much is read from the socket at once.
     private static let inputSize = 64 * 1024
     /// So much is encrypted before it is written. With as much waiting for the socket nothing more is taken.
-    private static let outputSize = 64 * 1024
+    static let outputSize = 64 * 1024
     /// So often the socket is read for the first byte of the owner's.
     private static let readings = 64
     /// The most that one record carries (RFC 8446 §5.1).
-    private static let recordSize = 16 * 1024
+    static let recordSize = 16 * 1024
+    /// For so long at least a server that asked for a certificate is left the time to refuse it.
+    private static let patienceAtLeast = Duration.milliseconds(50)
 
     package var isReading = false {
         didSet { if isReading != oldValue { readingChanged() } }
@@ -115,7 +122,7 @@ package final class SecuredTransport: Transport, @unchecked Sendable {
     }
 
     /// What the owner wants to write has to wait for the handshake, during which a socket with room is no news.
-    private func updateInterest() {
+    func updateInterest() {
         socket?.awaitsWritable = hasUnsent || (awaitsWritable && isOpen)
     }
 
@@ -149,12 +156,13 @@ package final class SecuredTransport: Transport, @unchecked Sendable {
     }
 
     private func advance() {
+        if begun == nil { begun = loop.now }
         do throws(TransportError) {
             while case .handshaking = phase {
                 let isOver = try unsafe feed { input throws(TransportError) in try unsafe engine.handshake(&input) }
                 flush()
-                if isOver { return opened() }
-                guard try receive() else { return }
+                if isOver, !engine.awaitsVerdict || !isPatient { return opened() }
+                guard try receive() else { return isOver ? awaitVerdict() : () }
             }
         } catch {
             flush()  // the alert that says what is wrong
@@ -162,6 +170,19 @@ package final class SecuredTransport: Transport, @unchecked Sendable {
             socket?.isReading = false
             handler?.transport(id, did: .connectFailed(error))
         }
+    }
+
+    /// A server that does not want us says so about a round trip from now, and resets if it has received more by then:
+    /// so we send nothing before it has spoken, for twice as long as the handshake took.
+    private func awaitVerdict() {
+        guard patience.deadline == nil, let begun else { return }
+        let now = loop.now
+        loop.arm(patience, at: now.advanced(by: max(now.since(begun) * 2, Self.patienceAtLeast)))
+    }
+
+    package func timerFired() {
+        isPatient = false
+        advance()
     }
 
     /// Takes more of the handshake from the socket; false when there is none now.
@@ -180,6 +201,7 @@ package final class SecuredTransport: Transport, @unchecked Sendable {
     }
 
     private func opened() {
+        loop.arm(patience, at: nil)
         phase = .open
         socket?.isReading = isReading
         updateInterest()
@@ -259,75 +281,6 @@ package final class SecuredTransport: Transport, @unchecked Sendable {
         }
     }
 
-    // MARK: Writing
-
-    package func write(_ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome {
-        switch phase {
-        case .connecting, .handshaking: return .wouldBlock
-        case .failed(let error): return .failed(error)
-        case .open: break
-        }
-        if !engine.outgoing.isEmpty { flush() }
-        if let writeFailure { return .failed(writeFailure) }
-        hasSent = false
-        var taken = 0
-        var gathered: [UInt8] = []
-        do throws(TransportError) {
-            for unsafe(index, piece) in unsafe pieces.enumerated() {
-                var rest = unsafe piece[...]
-                while unsafe !rest.isEmpty {
-                    if engine.outgoing.count + gathered.count >= Self.outputSize {
-                        try encrypt(&gathered)
-                        flush()
-                        if !engine.outgoing.isEmpty {
-                            return taken > 0 ? .bytes(taken) : writeFailure.map { .failed($0) } ?? .wouldBlock
-                        }
-                    }
-                    // Few records: small pieces share one. What makes records by itself is not copied.
-                    let isWhole = unsafe rest.count >= Self.recordSize || index == pieces.count - 1
-                    let part: Slice<UnsafeRawBufferPointer>
-                    if gathered.isEmpty, isWhole {
-                        unsafe part = unsafe rest.prefix(Self.outputSize)
-                        try unsafe engine.write(UnsafeRawBufferPointer(rebasing: part))
-                    } else {
-                        unsafe part = unsafe rest.prefix(Self.recordSize - gathered.count)
-                        unsafe gathered.append(contentsOf: part)
-                        if gathered.count == Self.recordSize { try encrypt(&gathered) }
-                    }
-                    unsafe rest = unsafe rest.dropFirst(part.count)
-                    unsafe taken += part.count
-                }
-            }
-            try encrypt(&gathered)
-        } catch {
-            phase = .failed(error)
-            return .failed(error)
-        }
-        flush()
-        // Not "taken" when the link is known to be gone and nothing went out: what was not sent can go elsewhere.
-        if let writeFailure, !hasSent { return .failed(writeFailure) }
-        return .bytes(taken)
-    }
-
-    private func encrypt(_ bytes: inout [UInt8]) throws(TransportError) {
-        guard !bytes.isEmpty else { return }
-        try unsafe bytes.span.bytes.withUnsafeBytes { memory throws(TransportError) in try unsafe engine.write(memory) }
-        bytes.removeAll(keepingCapacity: true)
-    }
-
-    /// Writes to the socket what the engine has for it.
-    private func flush() {
-        defer { updateInterest() }
-        while !engine.outgoing.isEmpty, writeFailure == nil {
-            switch unsafe engine.outgoing.withUnwritten({ unsafe socket?.write([$0]) ?? .wouldBlock }) {
-            case .bytes: hasSent = true
-            case .wouldBlock: return
-            case .failed(let error): writeFailure = error
-            }
-        }
-        if isFinishing { socket?.finishWriting() }
-    }
-
     private var isOpen: Bool { if case .open = phase { true } else { false } }
     /// Whether there is something for the socket to take.
     private var hasUnsent: Bool { !engine.outgoing.isEmpty && writeFailure == nil }
@@ -347,6 +300,7 @@ package final class SecuredTransport: Transport, @unchecked Sendable {
     package func close() {
         guard let socket else { return }
         handler = nil
+        loop.arm(patience, at: nil)
         if case .open = phase, !isFinishing {
             engine.finishWriting()
             flush()
@@ -357,6 +311,7 @@ package final class SecuredTransport: Transport, @unchecked Sendable {
 
     package func reset() {
         handler = nil
+        loop.arm(patience, at: nil)
         socket?.reset()
         socket = nil
     }

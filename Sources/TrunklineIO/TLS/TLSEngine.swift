@@ -8,6 +8,10 @@ package protocol TLSEngine: AnyObject {
     /// everything about the peer was found to be right.
     func handshake(_ input: inout UnsafeRawBufferPointer) throws(TransportError) -> Bool
 
+    /// Whether the peer has yet to say what it thinks of our certificate, or of our having none: a server of TLS 1.3 says so
+    /// when the handshake is over for its client (RFC 8446 §4.4.2.4). `handshake` hears it, and whatever else comes.
+    var awaitsVerdict: Bool { get }
+
     /// Decrypts from `input`, from which it takes what it needs, into `output` as much as fits.
     func read(_ input: inout UnsafeRawBufferPointer, into output: UnsafeMutableRawBufferPointer) -> TLSReadOutcome
 

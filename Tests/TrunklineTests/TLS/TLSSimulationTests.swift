@@ -1,3 +1,4 @@
+import Synchronization
 import Testing
 import Trunkline
 import TrunklineTesting
@@ -10,6 +11,7 @@ import TrunklineTesting
         seed: UInt64,
         conditions: NetworkConditions = NetworkConditions(),
         options change: (inout ClientOptions) -> Void = { _ in },
+        server changeServer: @Sendable @escaping (inout LoopbackServer.TLS) -> Void = { _ in },
         handler: @escaping LoopbackServer.Handler = { _ in .echo },
         _ body: @escaping @Sendable (SimulatedNetwork, LoopbackServer, Client) async throws -> Void
     ) throws {
@@ -23,7 +25,7 @@ import TrunklineTesting
             let server = try await network.startServer(
                 at: "db:7443",
                 speaking: .standard,
-                options: LoopbackServer.Options { $0.tls = .init(identity) },
+                options: LoopbackServer.Options { $0.tls = .init(identity, changeServer) },
                 handler: handler
             )
             let client = Client(to: "tls://db:7443", speaking: .standard, options: options, on: network.loops)
@@ -101,5 +103,58 @@ import TrunklineTesting
             #expect(took >= .seconds(4))
             try await server.waitForRequests(10)
         }
+    }
+
+    // MARK: Servers that want to know who calls
+
+    private static let clients = Result { () throws(TransportError) in try TestAuthority(named: "clients") }
+
+    /// The client was done with the handshake, sent its request, and the reset that this led to took the alert with it.
+    @Test func nothingIsSentBeforeTheServerHasRefusedTheClient() throws {
+        let root = try Self.clients.get().root
+        var conditions = NetworkConditions()
+        conditions.latency = .milliseconds(50)...(.milliseconds(50))
+        try run(seed: 1, conditions: conditions, server: { $0.clientRoots = root }) { _, server, client in
+            let why = try await failure(client, server)
+            #expect(why == .alert(116))
+        }
+    }
+
+    /// When a link with a certificate is ready, with everything after the handshake taking `latency`.
+    private func connecting(thenAfter latency: Duration) throws -> Duration {
+        let root = try Self.clients.get().root
+        let identity = try Self.clients.get().identity(for: "worker-7", usage: .client)
+        var conditions = NetworkConditions()
+        conditions.latency = .milliseconds(50)...(.milliseconds(50))
+        var slow = conditions
+        slow.latency = latency...latency
+        let result = Mutex(Duration.zero)
+        try run(
+            seed: 1,
+            conditions: conditions,
+            options: { $0.tls.identity = identity },
+            server: { $0.clientRoots = root }
+        ) { [slow] network, _, client in
+            async let slowing: Void = {
+                try await network.clock.sleep(for: .milliseconds(220))
+                network.setConditions(slow)
+            }()
+            try await client.connect()
+            result.withLock { $0 = network.clock.now.offset }
+            try await slowing
+            #expect(try await client.send(Request(type: 0x410, body: "x"), timeout: .seconds(60)).body == "x")
+        }
+        return result.withLock { $0 }
+    }
+
+    @Test func aLinkWithACertificateIsReadyWhenTheServerHasSpoken() throws {
+        let took = try connecting(thenAfter: .milliseconds(50))
+        #expect(.milliseconds(300)..<(.milliseconds(310)) ~= took)
+    }
+
+    @Test func aServerThatSaysNothingIsNotAwaitedForLong() throws {
+        let took = try connecting(thenAfter: .seconds(5))
+        // Done after 200 ms, and the handshake has taken 100 of them.
+        #expect(.milliseconds(400)..<(.milliseconds(410)) ~= took)
     }
 }

@@ -1,0 +1,71 @@
+import TrunklineCore
+
+/// What the owner writes is encrypted, in few records, and goes to the socket as this takes it.
+extension SecuredTransport {
+    package func write(_ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome {
+        switch phase {
+        case .connecting, .handshaking: return .wouldBlock
+        case .failed(let error): return .failed(error)
+        case .open: break
+        }
+        if !engine.outgoing.isEmpty { flush() }
+        if let writeFailure { return .failed(writeFailure) }
+        hasSent = false
+        var taken = 0
+        var gathered: [UInt8] = []
+        do throws(TransportError) {
+            for unsafe(index, piece) in unsafe pieces.enumerated() {
+                var rest = unsafe piece[...]
+                while unsafe !rest.isEmpty {
+                    if engine.outgoing.count + gathered.count >= Self.outputSize {
+                        try encrypt(&gathered)
+                        flush()
+                        if !engine.outgoing.isEmpty {
+                            return taken > 0 ? .bytes(taken) : writeFailure.map { .failed($0) } ?? .wouldBlock
+                        }
+                    }
+                    // Few records: small pieces share one. What makes records by itself is not copied.
+                    let isWhole = unsafe rest.count >= Self.recordSize || index == pieces.count - 1
+                    let part: Slice<UnsafeRawBufferPointer>
+                    if gathered.isEmpty, isWhole {
+                        unsafe part = unsafe rest.prefix(Self.outputSize)
+                        try unsafe engine.write(UnsafeRawBufferPointer(rebasing: part))
+                    } else {
+                        unsafe part = unsafe rest.prefix(Self.recordSize - gathered.count)
+                        unsafe gathered.append(contentsOf: part)
+                        if gathered.count == Self.recordSize { try encrypt(&gathered) }
+                    }
+                    unsafe rest = unsafe rest.dropFirst(part.count)
+                    unsafe taken += part.count
+                }
+            }
+            try encrypt(&gathered)
+        } catch {
+            phase = .failed(error)
+            return .failed(error)
+        }
+        flush()
+        // Not "taken" when the link is known to be gone and nothing went out: what was not sent can go elsewhere.
+        if let writeFailure, !hasSent { return .failed(writeFailure) }
+        return .bytes(taken)
+    }
+
+    private func encrypt(_ bytes: inout [UInt8]) throws(TransportError) {
+        guard !bytes.isEmpty else { return }
+        try unsafe bytes.span.bytes.withUnsafeBytes { memory throws(TransportError) in try unsafe engine.write(memory) }
+        bytes.removeAll(keepingCapacity: true)
+    }
+
+    /// Writes to the socket what the engine has for it.
+    func flush() {
+        defer { updateInterest() }
+        while !engine.outgoing.isEmpty, writeFailure == nil {
+            switch unsafe engine.outgoing.withUnwritten({ unsafe socket?.write([$0]) ?? .wouldBlock }) {
+            case .bytes: hasSent = true
+            case .wouldBlock: return
+            case .failed(let error): writeFailure = error
+            }
+        }
+        if isFinishing { socket?.finishWriting() }
+    }
+}
