@@ -59,7 +59,9 @@ let package = Package(
         ),
         .testTarget(
             name: "TrunklineTests",
-            dependencies: ["Trunkline", "TrunklineTesting", "TrunklineCore", "TrunklineIO", "SampleLayouts"],
+            dependencies: [
+                "Trunkline", "TrunklineTesting", "TrunklineCore", "TrunklineIO", "CTrunkline", "SampleLayouts",
+            ],
             swiftSettings: settings
         ),
         .testTarget(

@@ -5,14 +5,11 @@ import TrunklineTesting
 
 // Certificates for this run alone. Yours come from your certification authority; the system's roots are the default.
 let authority = try TestAuthority()
+// An identity is two texts in PEM: `TLSIdentity(certificates: .file("server.pem"), privateKey: .file("server.key"))`.
+let identity = try authority.identity(for: "127.0.0.1")
 let server = try await LoopbackServer.start(
     speaking: .standard,
-    options: LoopbackServer.Options {
-        // An identity is two texts in PEM: `TLSIdentity(certificates: .file("server.pem"), privateKey: .file("server.key"))`.
-        if let identity = try? authority.identity(for: "127.0.0.1") {
-            $0.tls = .init(identity) { $0.clientRoots = authority.root }
-        }
-    }
+    options: LoopbackServer.Options { $0.tls = .init(identity) { $0.clientRoots = authority.root } }
 )
 let worker = try authority.identity(for: "worker-7", usage: .client)
 

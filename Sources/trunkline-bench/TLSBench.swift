@@ -143,7 +143,9 @@ private final class EnginePair {
     }
 
     func encrypt(_ bytes: [UInt8]) throws(TransportError) {
-        try unsafe bytes.span.bytes.withUnsafeBytes { memory throws(TransportError) in try unsafe client.write(memory) }
+        _ = try unsafe bytes.span.bytes.withUnsafeBytes { memory throws(TransportError) in
+            try unsafe client.write(memory)
+        }
     }
 
     /// Decrypts all that was encrypted; returns how many bytes came out.

@@ -15,6 +15,7 @@ typedef struct trunkline_bio trunkline_bio;
 typedef struct trunkline_bio_method trunkline_bio_method;
 typedef struct trunkline_x509 trunkline_x509;
 typedef struct trunkline_x509_store trunkline_x509_store;
+typedef struct trunkline_store_ctx trunkline_store_ctx;
 typedef struct trunkline_x509_pubkey trunkline_x509_pubkey;
 typedef struct trunkline_pkey trunkline_pkey;
 typedef struct trunkline_verify_param trunkline_verify_param;
@@ -26,8 +27,14 @@ typedef int (*trunkline_passphrase_callback)(char *, int, int, void *);
 typedef int (*trunkline_alpn_callback)(trunkline_ssl *, const unsigned char **, unsigned char *, const unsigned char *,
                                        unsigned int, void *);
 
+/// int callback(what is to be verified, user data): 1 to accept.
+typedef int (*trunkline_verify_callback)(trunkline_store_ctx *, void *);
+
 /// X(result, name, parameters), for all.
 #define TRUNKLINE_OPENSSL_FUNCTIONS(X)                                                                                  \
+    /* The library */                                                                                                   \
+    X(int, OPENSSL_init_ssl, (uint64_t options, const void *settings))                                                  \
+    X(unsigned long, OpenSSL_version_num, (void))                                                                       \
     /* Contexts */                                                                                                      \
     X(const void *, TLS_client_method, (void))                                                                          \
     X(const void *, TLS_server_method, (void))                                                                          \
@@ -36,6 +43,7 @@ typedef int (*trunkline_alpn_callback)(trunkline_ssl *, const unsigned char **, 
     X(long, SSL_CTX_ctrl, (trunkline_ssl_ctx *, int command, long number, void *pointer))                               \
     X(uint64_t, SSL_CTX_set_options, (trunkline_ssl_ctx *, uint64_t options))                                           \
     X(void, SSL_CTX_set_verify, (trunkline_ssl_ctx *, int mode, void *callback))                                        \
+    X(void, SSL_CTX_set_cert_verify_callback, (trunkline_ssl_ctx *, trunkline_verify_callback, void *))                 \
     X(trunkline_x509_store *, SSL_CTX_get_cert_store, (const trunkline_ssl_ctx *))                                      \
     X(int, SSL_CTX_set_default_verify_paths, (trunkline_ssl_ctx *))                                                     \
     X(int, SSL_CTX_use_certificate, (trunkline_ssl_ctx *, trunkline_x509 *))                                            \
@@ -44,7 +52,6 @@ typedef int (*trunkline_alpn_callback)(trunkline_ssl *, const unsigned char **, 
     X(int, SSL_CTX_set_alpn_protos, (trunkline_ssl_ctx *, const unsigned char *, unsigned int))                         \
     X(void, SSL_CTX_set_alpn_select_cb, (trunkline_ssl_ctx *, trunkline_alpn_callback, void *))                         \
     X(int, SSL_CTX_set_session_id_context, (trunkline_ssl_ctx *, const unsigned char *, unsigned int))                  \
-    X(int, SSL_CTX_add_client_CA, (trunkline_ssl_ctx *, trunkline_x509 *))                                              \
     /* Connections */                                                                                                   \
     X(trunkline_ssl *, SSL_new, (trunkline_ssl_ctx *))                                                                  \
     X(void, SSL_free, (trunkline_ssl *))                                                                                \
@@ -58,6 +65,7 @@ typedef int (*trunkline_alpn_callback)(trunkline_ssl *, const unsigned char **, 
     X(int, SSL_peek_ex, (trunkline_ssl *, void *, size_t, size_t *count))                                               \
     X(int, SSL_write_ex, (trunkline_ssl *, const void *, size_t, size_t *count))                                        \
     X(int, SSL_pending, (const trunkline_ssl *))                                                                        \
+    X(int, SSL_has_pending, (const trunkline_ssl *))                                                                    \
     X(int, SSL_shutdown, (trunkline_ssl *))                                                                             \
     X(void, SSL_set_shutdown, (trunkline_ssl *, int))                                                                   \
     X(int, SSL_get_error, (const trunkline_ssl *, int result))                                                          \
@@ -66,8 +74,6 @@ typedef int (*trunkline_alpn_callback)(trunkline_ssl *, const unsigned char **, 
     X(const char *, SSL_CIPHER_get_name, (const void *))                                                                \
     X(void, SSL_get0_alpn_selected, (const trunkline_ssl *, const unsigned char **, unsigned int *count))               \
     X(long, SSL_get_verify_result, (const trunkline_ssl *))                                                             \
-    X(trunkline_stack *, SSL_get0_verified_chain, (const trunkline_ssl *))                                              \
-    X(trunkline_stack *, SSL_get_peer_cert_chain, (const trunkline_ssl *))                                              \
     X(trunkline_verify_param *, SSL_get0_param, (trunkline_ssl *))                                                      \
     X(int, SSL_set_session, (trunkline_ssl *, trunkline_ssl_session *))                                                 \
     X(trunkline_ssl_session *, SSL_get1_session, (trunkline_ssl *))                                                     \
@@ -81,6 +87,10 @@ typedef int (*trunkline_alpn_callback)(trunkline_ssl *, const unsigned char **, 
     X(void, X509_VERIFY_PARAM_set_hostflags, (trunkline_verify_param *, unsigned int))                                  \
     X(int, X509_STORE_add_cert, (trunkline_x509_store *, trunkline_x509 *))                                             \
     X(const char *, X509_verify_cert_error_string, (long))                                                              \
+    X(int, X509_verify_cert, (trunkline_store_ctx *))                                                                   \
+    X(trunkline_stack *, X509_STORE_CTX_get0_chain, (const trunkline_store_ctx *))                                      \
+    X(trunkline_x509 *, X509_STORE_CTX_get0_cert, (const trunkline_store_ctx *))                                        \
+    X(void, X509_STORE_CTX_set_error, (trunkline_store_ctx *, int))                                                     \
     X(int, OPENSSL_sk_num, (const trunkline_stack *))                                                                   \
     X(void *, OPENSSL_sk_value, (const trunkline_stack *, int))                                                         \
     /* Certificates and keys */                                                                                         \

@@ -88,7 +88,8 @@ extension Connection {
         if attempt.endpoint.isSecured { prepareSecurity(for: attempt) } else { beginRace(attempt) }
     }
 
-    func attemptFailed(_ id: UInt64, _ error: any Error) {
+    /// `isPermanent`: whether trying again helps, where the error does not tell.
+    func attemptFailed(_ id: UInt64, _ error: any Error, isPermanent: Bool? = nil) {
         guard case .connecting(let attempt) = machine.state, attempt.id == id else { return }
         let phase: DisconnectReport.Phase =
             greeting != nil ? .greeting : connectingPhase.map(DisconnectReport.Phase.init) ?? .connecting
@@ -106,7 +107,7 @@ extension Connection {
             machine.attemptFailed(
                 id,
                 cause,
-                isPermanent: refusal?.isPermanent ?? isMistake(error),
+                isPermanent: isPermanent ?? refusal?.isPermanent ?? isMistake(error),
                 retryAfter: refusal?.retryAfter,
                 at: loop.now
             )
@@ -152,7 +153,11 @@ extension Connection {
     func lose(_ cause: any Error) {
         guard let link else { return }
         guard greeting == nil else { return greetingLost(link.session, cause) }
-        link.transport.close()
+        if link.transport.isHoldingBytes, (cause as? TransportError)?.code == .closedLocally {
+            Lingering.close(link.transport, on: loop)  // what TLS holds counts as written
+        } else {
+            link.transport.close()
+        }
         self.link = nil
         stopLiveness()
         lastCause = cause

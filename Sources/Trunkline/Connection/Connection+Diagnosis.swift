@@ -51,7 +51,7 @@ extension Connection {
         let report = DisconnectReport(
             endpoint: server.endpoint,
             phase: phase,
-            endedBy: cause.party,
+            endedBy: (error as? TransportError)?.party ?? cause.party,
             cause: cause,
             error: error,
             session: server.session,
@@ -73,8 +73,8 @@ extension Connection {
 
     /// We end the attempt that is under way, or the link.
     func reportEndByUs() {
-        if let attempt = race?.attempt {
-            let phase: DisconnectReport.Phase = connectingPhase == .resolving ? .resolving : .connecting
+        if let attempt = race?.attempt ?? preparing?.attempt {
+            let phase = connectingPhase.map(DisconnectReport.Phase.init) ?? .connecting
             report(phase, .closedLocally, nil, (attempt.endpoint, attempt.id, attempt.number))
         } else if let (endpoint, session, attempt) = link.map({ ($0.endpoint, $0.session, $0.attempt) }) {
             report(

@@ -228,11 +228,12 @@ extension Connection {
             switch frame.kind {
             case .response: answerInGreeting(frame)
             case .ping:
+                greeting?.hasStray = true
                 if heartbeatReceived(frame) == .question, pongs < 1024, let pong = codec.pong(answering: frame) {
                     greeting?.outbound.append(OutboundQueue.Item(pong, ticket: 0))
                     hasPongs = true
                 }
-            case .pong: break
+            case .pong: greeting?.hasStray = true
             case .part where takePartInGreeting(frame): break
             case .push, .part, .goAway, .request, .cancel:
                 if let id = greeting?.readers.keys.min(), let reader = greeting?.readers.removeValue(forKey: id) {

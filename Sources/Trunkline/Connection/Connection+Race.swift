@@ -66,8 +66,10 @@ extension Connection {
         attemptFailed(attempt.id, error ?? TransportError(.timedOut, "connecting to \(name): out of time"))
     }
 
-    /// Closes every socket that has not become the link, and forgets the look-ups. Nothing is heard of them any more.
+    /// Closes every socket that has not become the link, and forgets the look-ups and what was read for it. Nothing is heard
+    /// of them any more.
     func endRace() {
+        endPreparing()
         race?.close()
         race = nil
         enter(nil)
@@ -77,11 +79,12 @@ extension Connection {
         for action in actions ?? [] {
             switch action {
             case .connect(let address, let id):
-                enter(.connecting)
+                if connectingPhase != .securing { enter(.connecting) }  // that of another address has come further
                 guard let attempt = race?.attempt else { return }
                 do throws(TransportError) {
                     race?.add(try connect(to: address, for: attempt.endpoint), id)
                 } catch {
+                    enter(.securing)  // which nothing else can fail for before there is a socket
                     return failSoon(attempt, error)
                 }
             case .arm(let instant): arm(at: min(instant ?? attemptDeadline, attemptDeadline))

@@ -16,23 +16,32 @@ extension Connection {
     /// Reads what TLS needs, unless that has been done, and goes on with `attempt`.
     func prepareSecurity(for attempt: ReconnectMachine.Attempt) {
         if security != nil, options.tls.files.isEmpty { return beginRace(attempt) }
-        enter(.securing)
         let known = security
         // Not structured: it begins on the loop, where nobody can await it. It reads files and asks for a passphrase, for
         // which the loop has no time, and comes too late, without effect, when the attempt is over.
-        Task(executorPreference: loop.callbackExecutor) { [weak self, options] in
+        let task = Task(executorPreference: loop.callbackExecutor) { [weak self, options] in
             let result = await options.tls.security(unlessChangedSince: known)
             await self?.prepared(result, for: attempt)
         }
+        preparing = (attempt, task)
     }
 
-    private func prepared(_ result: Result<Security, any Error>, for attempt: ReconnectMachine.Attempt) {
-        guard machine.state == .connecting(attempt), race == nil, link == nil else { return }
+    func endPreparing() {
+        preparing?.task.cancel()
+        preparing = nil
+    }
+
+    private func prepared(_ result: Result<Security, TransportError>, for attempt: ReconnectMachine.Attempt) {
+        guard machine.state == .connecting(attempt), preparing?.attempt == attempt else { return }
+        preparing = nil
         switch result {
         case .success(let security):
             self.security = security
             beginRace(attempt)
-        case .failure(let error): attemptFailed(attempt.id, error)
+        case .failure(let error):
+            enter(.securing)
+            // What was good before is being replaced, perhaps, and only one of two files is there yet.
+            attemptFailed(attempt.id, error, isPermanent: security == nil ? nil : false)
         }
     }
 
@@ -69,17 +78,17 @@ extension ClientOptions.TLS {
     }
 
     /// Reads everything and makes a context of it; `known` if nothing has changed since.
-    func security(unlessChangedSince known: Security?) async -> Result<Security, any Error> {
+    func security(unlessChangedSince known: Security?) async -> Result<Security, TransportError> {
         let versions = files.map(\.version)
         if let known, known.versions == versions { return .success(known) }
-        do {
+        do throws(TransportError) {
             return .success(Security(context: try OpenSSLContext(try await settings()), versions: versions))
         } catch {
             return .failure(error)
         }
     }
 
-    private func settings() async throws -> TLSSettings {
+    private func settings() async throws(TransportError) -> TLSSettings {
         var settings = TLSSettings(.client(verifies: verification == .full))
         settings.minimumVersion = minimumVersion
         settings.applicationProtocols = applicationProtocols

@@ -4,7 +4,7 @@ import TrunklineIO
 /// TLS that begins in mid-connection, because the greeting has asked the server for it.
 extension Connection {
     /// Goes on with TLS on the link of `session`, with what was read for it; success has an empty frame.
-    func startTLS(_ session: UInt64, _ prepared: Result<Security, any Error>) async -> Outcome {
+    func startTLS(_ session: UInt64, _ prepared: Result<Security, TransportError>) async -> Outcome {
         switch prepared {
         case .success(let prepared): security = prepared
         case .failure(let error):
@@ -32,7 +32,7 @@ extension Connection {
             return ClientError(.invalidRequest, .notSent, message)
         }
         guard link.received.isEmpty, greeting.inbox.isEmpty, !greeting.hasStray else {
-            let violation = FrameError(.unexpectedBytes, "there were bytes in plaintext where TLS was to begin")
+            let violation = FrameError.plaintextBehindAgreement
             greetingFailed(session, violation)
             return ClientError(.protocolViolation, .notSent, "the server broke the protocol", cause: violation)
         }
@@ -57,6 +57,12 @@ extension Connection {
 
     func upgradeFailed(_ error: TransportError) {
         guard let session = greeting?.session else { return }
-        greetingFailed(session, error)
+        greetingFailed(session, error.code == .tls(.notTLS) ? FrameError.plaintextBehindAgreement : error)
+    }
+}
+
+extension FrameError {
+    fileprivate static var plaintextBehindAgreement: FrameError {
+        FrameError(.unexpectedBytes, "there were bytes in plaintext where TLS was to begin")
     }
 }

@@ -28,6 +28,8 @@ public actor Connection {
     var retiredTimeout: ConnectionTimer?
     /// The end of the time of the attempt under way.
     var attemptDeadline = Instant.distantFuture
+    /// The attempt under way, while what TLS needs is read for it.
+    var preparing: (attempt: ReconnectMachine.Attempt, task: Task<Void, Never>)?
     /// The sockets of the attempt under way.
     var race: Race?
     /// How far the attempt under way has come; `nil` when there is none.

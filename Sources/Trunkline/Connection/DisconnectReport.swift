@@ -77,6 +77,17 @@ extension DisconnectReport.Phase {
     }
 }
 
+extension TransportError {
+    /// Who ends a link in this way, where TLS knows more than that it was TLS.
+    var party: DisconnectReport.Party? {
+        switch code {
+        case .tls(.alert): .server
+        case .tls(.truncated): .network
+        default: nil
+        }
+    }
+}
+
 extension DisconnectCause {
     /// Who ends a link in this way.
     var party: DisconnectReport.Party {

@@ -56,7 +56,8 @@ public struct Greeter: Sendable {
     /// What the server has sent in plaintext behind its agreement was perhaps not sent by the server: it ends the attempt
     /// as a protocol violation. So does a frame that came before and that nobody has asked for.
     ///
-    /// - Throws: `connectionLost` with the cause when there is no TLS, which ends the attempt; `protocolViolation` as said;
+    /// - Throws: `connectionLost` with the cause when there is no TLS, which ends the attempt; `tlsFailed` when
+    ///   `options.tls` cannot be used, which ends it too; `protocolViolation` as said;
     ///   `invalidRequest` while a request of the greeting is under way, or when the link has TLS; `cancelled`; `closed`.
     public func startTLS() async throws(ClientError) {
         // Here and not on the connection's loop, which has no time for files and passphrases.

@@ -28,7 +28,7 @@ struct Greeting {
 
     /// Who waits for TLS, which the greeting has asked for in mid-connection.
     var securing: Suspension<Outcome>?
-    /// A response that nobody waited for has come since the last one that somebody did.
+    /// A response that nobody waited for, or a heartbeat, has come since the last response that somebody did.
     var hasStray = false
 
     /// The server knows them still.

@@ -5,6 +5,8 @@ public enum TLSFailure: Sendable, Hashable {
     /// The options of `ClientOptions.TLS` cannot be used: a file that cannot be read, a key that does not fit its
     /// certificate, a wrong passphrase.
     case configuration
+    /// `TLSIdentity.passphrase` threw. The next attempt asks again.
+    case noPassphrase
     /// The server's certificate leads to none of the roots, or something in its chain is not to be trusted (RFC 5280).
     case untrusted
     /// A certificate of the chain has expired.
@@ -36,7 +38,7 @@ public enum TLSFailure: Sendable, Hashable {
     /// Whether the next attempt would fail in the same way until somebody mends something.
     package var isPermanent: Bool {
         switch self {
-        case .truncated, .protocolViolation: false
+        case .noPassphrase, .truncated, .protocolViolation: false
         // 20 to 22, 50, 51, 80 and 90: damaged on the way, an internal error, a user who changed their mind.
         case .alert(let number): ![10, 20, 21, 22, 50, 51, 80, 90].contains(number)
         default: true

@@ -39,6 +39,7 @@ final class OpenSSL: @unchecked Sendable {
     let api: UnsafePointer<trunkline_openssl>
     /// How the library reads and writes its records: see `OpenSSLEngine`.
     let method: OpaquePointer
+    private let reasonMask: UInt
 
     init(firstOf names: [(ssl: String, crypto: String)]) throws(TransportError) {
         var problems: [String] = []
@@ -61,7 +62,11 @@ final class OpenSSL: @unchecked Sendable {
                 problems.append("\(name.ssl) makes no BIO")
                 continue
             }
+            // OPENSSL_INIT_NO_ATEXIT: loops may still be decrypting when the process ends.
+            unsafe _ = functions.pointee.OPENSSL_init_ssl(0x0008_0000, nil)
             unsafe (api, self.method) = unsafe (UnsafePointer(functions), method)
+            // Where an error's reason is: OpenSSL 3 has more bits for it.
+            reasonMask = unsafe functions.pointee.OpenSSL_version_num() >> 28 >= 3 ? 0x7F_FFFF : 0xFFF
             return
         }
         let message = "TLS needs OpenSSL 1.1.1 or later: install libssl3 (Debian, Ubuntu), openssl-libs (Fedora), "
@@ -79,8 +84,7 @@ final class OpenSSL: @unchecked Sendable {
         while true {
             let code = unsafe api.pointee.ERR_get_error()
             if code == 0 { break }
-            // The reason is in the lowest bits in every version; there is none above 4095.
-            reason = Int(code & 0xFFF)
+            reason = Int(code & reasonMask)
             var buffer = [CChar](repeating: 0, count: 256)
             unsafe api.pointee.ERR_error_string_n(code, &buffer, buffer.count)
             let text = String(decoding: buffer.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)

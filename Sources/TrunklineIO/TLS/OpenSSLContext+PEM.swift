@@ -48,6 +48,7 @@ extension OpenSSLContext {
             return Int32(passphrase.count)
         }
         var secret: [UInt8]? = passphrase.map { Array($0.utf8) }
+        defer { for index in (secret ?? []).indices { secret?[index] = 0 } }
         return unsafe withUnsafeMutablePointer(to: &secret) {
             unsafe library.api.pointee.PEM_read_bio_PrivateKey(bio, nil, answer, $0)
         }

@@ -8,7 +8,8 @@ package import TrunklineCore
 package final class OpenSSLContext: TLSContext, @unchecked Sendable {
     let library: OpenSSL
     let pointer: OpaquePointer
-    private let settings: TLSSettings
+    private let applicationProtocols: [String]
+    private let pins: Set<PublicKeyPin>
     private let isServer: Bool
     private let verifies: Bool
     /// ALPN's list as it is on the wire: each name with its length before it.
@@ -23,7 +24,7 @@ package final class OpenSSLContext: TLSContext, @unchecked Sendable {
     package init(_ settings: TLSSettings) throws(TransportError) {
         library = try OpenSSL.system()
         let api = unsafe library.api
-        self.settings = settings
+        (applicationProtocols, pins) = (settings.applicationProtocols, settings.pins)
         switch settings.role {
         case .client(let verifies): (isServer, self.verifies) = (false, verifies)
         case .server(let verifies): (isServer, self.verifies) = (true, verifies)
@@ -34,30 +35,43 @@ package final class OpenSSLContext: TLSContext, @unchecked Sendable {
             throw TransportError(.tls(.configuration), "OpenSSL made no context: \(library.takeErrors().text)")
         }
         unsafe self.pointer = unsafe pointer
-        try setUp()
+        try setUp(settings)
     }
 
     deinit { unsafe library.api.pointee.SSL_CTX_free(pointer) }
 
-    private func setUp() throws(TransportError) {
+    private func setUp(_ settings: TLSSettings) throws(TransportError) {
         let api = unsafe library.api
-        let version = settings.minimumVersion == .tls13 ? 0x0304 : 0x0303
-        _ = unsafe api.pointee.SSL_CTX_ctrl(pointer, 123, version, nil)  // SSL_CTRL_SET_MIN_PROTO_VERSION
-        // SSL_CTRL_MODE: partial writes and moving buffers are harmless here; idle links give their buffers back (0x10).
+        // SSL_CTRL_GET_MIN_PROTO_VERSION: what the system's configuration asks for, which may be more than we do.
+        let version = max(
+            settings.minimumVersion == .tls13 ? 0x0304 : 0x0303,
+            unsafe api.pointee.SSL_CTX_ctrl(pointer, 130, 0, nil)
+        )
+        // SSL_CTRL_SET_MIN_PROTO_VERSION
+        guard unsafe api.pointee.SSL_CTX_ctrl(pointer, 123, version, nil) == 1 else {
+            library.takeErrors()
+            throw TransportError(
+                .tls(.configuration),
+                "this OpenSSL does not speak the minimum version that is asked for"
+            )
+        }
+        // SSL_CTRL_MODE: what is written again may be elsewhere (0x02); after renegotiating it reads on (0x04); idle links
+        // give their buffers back (0x10).
         _ = unsafe api.pointee.SSL_CTX_ctrl(pointer, 33, 0x10 | 0x04 | 0x02, nil)
         // SSL_CTRL_SET_SESS_CACHE_MODE: off, `sessions` has them.
         _ = unsafe api.pointee.SSL_CTX_ctrl(pointer, 44, 0, nil)
         _ = unsafe api.pointee.SSL_CTX_set_options(pointer, 1 << 30)  // SSL_OP_NO_RENEGOTIATION
         // SSL_VERIFY_PEER, and of a server SSL_VERIFY_FAIL_IF_NO_PEER_CERT.
-        unsafe api.pointee.SSL_CTX_set_verify(pointer, verifies ? (isServer ? 3 : 1) : 0, nil)
+        unsafe api.pointee.SSL_CTX_set_verify(pointer, verifies ? (isServer ? 3 : 1) : pins.isEmpty ? 0 : 1, nil)
+        // Not retained, here and below: a connection, which asks, keeps its context.
+        let this = unsafe Unmanaged.passUnretained(self).toOpaque()
+        if !pins.isEmpty { unsafe api.pointee.SSL_CTX_set_cert_verify_callback(pointer, Self.verify, this) }
         if isServer { unsafe _ = api.pointee.SSL_CTX_set_session_id_context(pointer, Array("trunkline".utf8), 9) }
         if settings.trustsSystem, verifies { unsafe _ = api.pointee.SSL_CTX_set_default_verify_paths(pointer) }
         for text in settings.roots { try addRoots(text) }
         if let identity = settings.identity { try use(identity) }
         guard !protocols.isEmpty else { return }
         if isServer {
-            // Not retained: a connection, which asks, keeps its context.
-            let this = unsafe Unmanaged.passUnretained(self).toOpaque()
             unsafe api.pointee.SSL_CTX_set_alpn_select_cb(pointer, Self.choose, this)
         } else {
             _ = unsafe api.pointee.SSL_CTX_set_alpn_protos(pointer, protocols, UInt32(protocols.count))
@@ -81,6 +95,10 @@ package final class OpenSSLContext: TLSContext, @unchecked Sendable {
         } else {
             // The root's dot is no part of a name in TLS (RFC 6066 §3).
             var name = name.hasSuffix(".") ? String(name.dropLast()) : name
+            guard !name.hasPrefix("."), !name.contains("..") else {
+                // OpenSSL takes the first of them for any name that ends like this.
+                throw TransportError(.tls(.configuration), "\"\(name)\" is no name of a server")
+            }
             isNamed = name.withUTF8 { utf8 in
                 isChecked = unsafe api.pointee.X509_VERIFY_PARAM_set1_host(
                     parameters,
@@ -120,12 +138,11 @@ package final class OpenSSLContext: TLSContext, @unchecked Sendable {
         }
         let isResumed = unsafe api.pointee.SSL_session_reused(ssl) == 1
         if !isServer {
-            if !protocols.isEmpty, applicationProtocol == nil {
-                let message = "\(name) chose none of \(settings.applicationProtocols.joined(separator: ", "))"
+            // Old libraries accept one that was not offered.
+            if !protocols.isEmpty, !applicationProtocols.contains(applicationProtocol ?? "") {
+                let message = "\(name) chose none of \(applicationProtocols.joined(separator: ", "))"
                 throw TransportError(.tls(.noApplicationProtocol), message)
             }
-            // A session that is resumed is one of a chain that had the pin: only those are kept.
-            if !settings.pins.isEmpty, !isResumed { try unsafe checkPins(ssl, name) }
         }
         return TLSSession(
             version: unsafe swiftString(api.pointee.SSL_get_version(ssl)),
@@ -135,19 +152,33 @@ package final class OpenSSLContext: TLSContext, @unchecked Sendable {
         )
     }
 
-    private func checkPins(_ ssl: OpaquePointer, _ name: String) throws(TransportError) {
+    /// Of a client with pins: what OpenSSL finds, and then the pins. Within the handshake, so that a server that is none of
+    /// ours hears an alert, and nothing of who we are. A session that is resumed is one of a chain that had the pin.
+    private static let verify: trunkline_verify_callback = { chain, this in
+        guard let chain = unsafe chain, let this = unsafe this else { return 0 }
+        return unsafe Unmanaged<OpenSSLContext>.fromOpaque(this).takeUnretainedValue().verify(chain) ? 1 : 0
+    }
+
+    private func verify(_ found: OpaquePointer) -> Bool {
         let api = unsafe library.api
-        // Without verification a chain proves nothing but its first key, whose owner has signed.
-        let chain =
-            unsafe verifies ? api.pointee.SSL_get0_verified_chain(ssl) : api.pointee.SSL_get_peer_cert_chain(ssl)
-        let count = unsafe min(api.pointee.OPENSSL_sk_num(chain), verifies ? .max : 1)
-        var index: Int32 = 0
-        while index < count {
-            let certificate = unsafe OpaquePointer(api.pointee.OPENSSL_sk_value(chain, index))
-            if let pin = unsafe pin(of: certificate), settings.pins.contains(pin) { return }
-            index += 1
+        let isTrusted = unsafe api.pointee.X509_verify_cert(found) == 1
+        if verifies, !isTrusted { return false }
+        let chain = unsafe api.pointee.X509_STORE_CTX_get0_chain(found)
+        let count = unsafe verifies ? max(0, api.pointee.OPENSSL_sk_num(chain)) : 0
+        // Without verification a chain proves nothing but its first key, whose owner will sign.
+        var hasPin = unsafe !verifies && isPinned(api.pointee.X509_STORE_CTX_get0_cert(found))
+        for index in 0..<count where !hasPin {
+            hasPin = unsafe isPinned(OpaquePointer(api.pointee.OPENSSL_sk_value(chain, index)))
         }
-        throw TransportError(.tls(.pinMismatch), "no public key of \(name) is one of the \(settings.pins.count) pins")
+        unsafe api.pointee.X509_STORE_CTX_set_error(found, hasPin ? 0 : Self.noPin)
+        return hasPin
+    }
+
+    /// X509_V_ERR_APPLICATION_VERIFICATION
+    static let noPin: Int32 = 50
+
+    private func isPinned(_ certificate: OpaquePointer?) -> Bool {
+        unsafe pin(of: certificate).map(pins.contains) ?? false
     }
 
     private func pin(of certificate: OpaquePointer?) -> PublicKeyPin? {
@@ -187,7 +218,7 @@ package final class OpenSSLContext: TLSContext, @unchecked Sendable {
         guard let this = unsafe this, let offered = unsafe offered else { return 2 }
         let context = unsafe Unmanaged<OpenSSLContext>.fromOpaque(this).takeUnretainedValue()
         let memory = unsafe UnsafeBufferPointer(start: offered, count: Int(offeredCount))
-        for wanted in context.settings.applicationProtocols {
+        for wanted in context.applicationProtocols {
             var index = 0
             while index < memory.count {
                 let end = unsafe index + 1 + Int(memory[index])

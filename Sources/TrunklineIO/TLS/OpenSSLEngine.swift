@@ -77,7 +77,12 @@ final class OpenSSLEngine: TLSEngine {
             return (result, unsafe api.pointee.SSL_get_error(ssl, result))
         }
         if result == 1 {
-            session = try unsafe context.check(ssl, name: name, isServer: isServer)
+            do throws(TransportError) {
+                session = try unsafe context.check(ssl, name: name, isServer: isServer)
+            } catch {
+                outgoing = CiphertextBuffer()  // with it the server would take the handshake for a good one
+                throw error
+            }
             awaitsVerdict = isAskedForCertificate && session?.version == "TLSv1.3"
             if awaitsVerdict { try unsafe hearVerdict(&input) }
             return true
@@ -105,9 +110,20 @@ final class OpenSSLEngine: TLSEngine {
             let result = unsafe api.pointee.SSL_peek_ex(ssl, &byte, 1, &count)
             return result == 1 ? 0 : unsafe api.pointee.SSL_get_error(ssl, result)
         }
-        // SSL_ERROR_WANT_READ, SSL_ERROR_ZERO_RETURN: `read` finds the bytes and the end where they are.
-        guard [0, 2, 6].contains(code) else { throw handshakeFailure }
+        switch code {
+        case 0: awaitsVerdict = false  // bytes, which `read` finds where they are
+        case 2: awaitsVerdict = unsafe api.pointee.SSL_has_pending(ssl) == 1  // the beginning of a record says nothing
+        case 6: heardEnd()
+        default: throw handshakeFailure
+        }
+    }
+
+    /// The peer writes no more (`close_notify`). OpenSSL has taken that out of the input.
+    private func heardEnd() {
         awaitsVerdict = false
+        // A server's sessions come after the handshake: the last one is the freshest.
+        unsafe context.keep(ssl, for: name)
+        ending = .end
     }
 
     /// What went wrong, by the library's errors of this thread.
@@ -116,6 +132,9 @@ final class OpenSSLEngine: TLSEngine {
         let (reason, text) = context.library.takeErrors()
         // 134: certificate verify failed.
         if verdict != 0, reason == 134 {
+            if verdict == OpenSSLContext.noPin {
+                return TransportError(.tls(.pinMismatch), "\(what): none of its public keys is one of the pins")
+            }
             let explanation = unsafe swiftString(api.pointee.X509_verify_cert_error_string(verdict))
             return TransportError(.tls(TLSFailure(verification: verdict)), "\(what): \(explanation)")
         }
@@ -140,10 +159,7 @@ final class OpenSSLEngine: TLSEngine {
         }
         switch code {
         case 0, 2: break  // SSL_ERROR_WANT_READ
-        case 6:  // SSL_ERROR_ZERO_RETURN
-            // A server's sessions come after the handshake: the last one is the freshest.
-            unsafe context.keep(ssl, for: name)
-            ending = .end
+        case 6: heardEnd()  // SSL_ERROR_ZERO_RETURN
         default: ending = .failed(failure("the link was broken off"))
         }
         return total > 0 ? .bytes(total) : ending ?? .needsInput
@@ -151,13 +167,17 @@ final class OpenSSLEngine: TLSEngine {
 
     var hasMore: Bool { unsafe ending != nil || api.pointee.SSL_pending(ssl) > 0 }
 
-    func write(_ bytes: UnsafeRawBufferPointer) throws(TransportError) {
+    func write(_ bytes: UnsafeRawBufferPointer) throws(TransportError) -> Bool {
         var nothing = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
         var written = 0
-        let result = unsafe reading(&nothing) {
-            unsafe api.pointee.SSL_write_ex(ssl, bytes.baseAddress, bytes.count, &written)
+        let code = unsafe reading(&nothing) { () -> Int32 in
+            let result = unsafe api.pointee.SSL_write_ex(ssl, bytes.baseAddress, bytes.count, &written)
+            return result == 1 ? 0 : unsafe api.pointee.SSL_get_error(ssl, result)
         }
-        if result != 1 || written != bytes.count { throw failure("encrypting failed") }
+        // SSL_ERROR_WANT_READ: OpenSSL reads a message to its end first. It has taken nothing.
+        if code == 2 { return false }
+        if code != 0 || written != bytes.count { throw failure("encrypting failed") }
+        return true
     }
 
     /// Goes on with new keys, and asks the peer for the same (RFC 8446 §4.6.3). For tests: OpenSSL does so by itself when it
@@ -253,7 +273,7 @@ extension TLSFailure {
             case 1120, 235: .noApplicationProtocol
             case 1000..<1256: .alert(UInt8(reason - 1000))
             // A wrong version number, a length that none has, requests of HTTP and to its proxies.
-            case 267, 198, 156, 155, 313: .notTLS
+            case 267, 198, 156, 155: .notTLS
             default: .protocolViolation
             }
     }

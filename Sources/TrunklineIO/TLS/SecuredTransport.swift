@@ -24,6 +24,10 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     var writeFailure: TransportError?
     /// Whether the socket has taken anything since the owner began to write.
     var hasSent = false
+    /// The engine encrypts nothing before more was read.
+    var isHeldUp = false
+    /// Nothing is read before what the engine has to say has gone.
+    var isChoked = false
     /// Our direction ends when everything is written.
     var isFinishing = false
     private var isWakeScheduled = false
@@ -41,8 +45,8 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     private static let readings = 64
     /// The most that one record carries (RFC 8446 §5.1).
     static let recordSize = 16 * 1024
-    /// For so long at least a server that asked for a certificate is left the time to refuse it.
-    private static let patienceAtLeast = Duration.milliseconds(50)
+    /// A server that asked for a certificate has twice as long as the handshake took to refuse it, within these bounds.
+    private static let patienceBounds = Duration.milliseconds(50)...Duration.seconds(1)
 
     package var isReading = false {
         didSet { if isReading != oldValue { readingChanged() } }
@@ -123,19 +127,19 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
 
     /// What the owner wants to write has to wait for the handshake, during which a socket with room is no news.
     func updateInterest() {
-        socket?.awaitsWritable = hasUnsent || (awaitsWritable && isOpen)
+        socket?.awaitsWritable = hasUnsent || (awaitsWritable && isOpen && !isHeldUp)
     }
 
     private func readingChanged() {
         guard case .open = phase else { return }
-        socket?.isReading = isReading
+        socket?.isReading = isReading && !isChoked
         if isReading, hasNews { wake() }
     }
 
     /// Whether there is something to read that the socket will not tell of.
-    private var hasNews: Bool { !left.isEmpty || ending != nil || engine.hasMore }
+    var hasNews: Bool { !left.isEmpty || ending != nil || engine.hasMore }
 
-    private func wake() {
+    func wake() {
         guard !isWakeScheduled else { return }
         isWakeScheduled = true
         loop.schedule(
@@ -173,11 +177,14 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     }
 
     /// A server that does not want us says so about a round trip from now, and resets if it has received more by then:
-    /// so we send nothing before it has spoken, for twice as long as the handshake took.
+    /// so we send nothing before it has spoken, or the time is over.
     private func awaitVerdict() {
         guard patience.deadline == nil, let begun else { return }
-        let now = loop.now
-        loop.arm(patience, at: now.advanced(by: max(now.since(begun) * 2, Self.patienceAtLeast)))
+        let (now, bounds) = (loop.now, Self.patienceBounds)
+        loop.arm(
+            patience,
+            at: now.advanced(by: min(max(now.since(begun) * 2, bounds.lowerBound), bounds.upperBound))
+        )
     }
 
     package func timerFired() {
@@ -246,6 +253,10 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         }
         // The peer may have asked for something, as for new keys.
         if !engine.outgoing.isEmpty { flush() }
+        if isHeldUp {
+            isHeldUp = false
+            updateInterest()
+        }
         if let outcome, outcome != .wouldBlock { ending = outcome }
         guard total > 0 else { return outcome ?? .wouldBlock }
         if hasNews { wake() }
@@ -254,6 +265,11 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
 
     /// Decrypts what is left, or what the socket has. The end of the socket is none of TLS.
     private func decrypt(into buffer: UnsafeMutableRawBufferPointer) -> TLSReadOutcome {
+        guard !hasTooMuchToSend else {
+            isChoked = true
+            socket?.isReading = false
+            return .needsInput
+        }
         if !left.isEmpty || engine.hasMore {
             let outcome = try? unsafe feed { input throws(TransportError) in unsafe engine.read(&input, into: buffer) }
             if let outcome, !outcome.needsInput { return outcome }
@@ -282,8 +298,14 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     }
 
     private var isOpen: Bool { if case .open = phase { true } else { false } }
+    /// Whether the handshake is over for the engine, so that there is somebody to take leave of.
+    private var isSecured: Bool { if case .failed = phase { false } else { engine.session != nil } }
     /// Whether there is something for the socket to take.
     private var hasUnsent: Bool { !engine.outgoing.isEmpty && writeFailure == nil }
+
+    /// A peer that asks and asks and does not listen to the answers is not read any more. Far more than the owner's bytes can
+    /// come to: two sides that both write first go on reading.
+    var hasTooMuchToSend: Bool { engine.outgoing.count > 4 * Self.outputSize && writeFailure == nil }
 
     /// What a handshake has to say is none of the owner's.
     package var isHoldingBytes: Bool { hasUnsent && isOpen }
@@ -293,7 +315,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     package func finishWriting() {
         guard !isFinishing else { return }
         isFinishing = true
-        if case .open = phase { engine.finishWriting() }
+        if isSecured { engine.finishWriting() }
         flush()
     }
 
@@ -301,7 +323,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         guard let socket else { return }
         handler = nil
         loop.arm(patience, at: nil)
-        if case .open = phase, !isFinishing {
+        if isSecured, !isFinishing {
             engine.finishWriting()
             flush()
         }

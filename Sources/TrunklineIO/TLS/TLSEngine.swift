@@ -18,8 +18,9 @@ package protocol TLSEngine: AnyObject {
     /// Whether reading has something without more input: what did not fit, or the end that came right behind the bytes.
     var hasMore: Bool { get }
 
-    /// Encrypts all of `bytes`.
-    func write(_ bytes: UnsafeRawBufferPointer) throws(TransportError)
+    /// Encrypts all of `bytes`; or none of them, and returns false, while a message of TLS' own has come only in part: it can
+    /// go on when more was read.
+    func write(_ bytes: UnsafeRawBufferPointer) throws(TransportError) -> Bool
 
     /// Says that nothing more is written (`close_notify`).
     func finishWriting()

@@ -61,7 +61,8 @@ public struct TLSIdentity: Sendable, CustomStringConvertible, CustomReflectable 
     /// The private key of the first certificate.
     public var privateKey: PEM
     /// What an encrypted key is decrypted with. Asked whenever the key is read; it has until the end of the attempt to
-    /// connect. What it throws is the cause of the error.
+    /// connect, and is cancelled then. When it throws, the attempt fails with `tls(.noPassphrase)`, whose message has the
+    /// description of the error, and the next one asks again.
     public var passphrase: (@Sendable () async throws -> String)?
 
     /// An identity of these texts. Whether they fit is known when the first link is secured.
@@ -76,11 +77,15 @@ public struct TLSIdentity: Sendable, CustomStringConvertible, CustomReflectable 
     }
 
     /// Reads everything and asks for the passphrase.
-    package func load() async throws -> TLSSettings.Identity {
-        TLSSettings.Identity(
+    package func load() async throws(TransportError) -> TLSSettings.Identity {
+        let secret: String?
+        do { secret = try await passphrase?() } catch {
+            throw TransportError(.tls(.noPassphrase), "there is no passphrase for the private key: \(error)")
+        }
+        return TLSSettings.Identity(
             certificates: try certificates.load(),
             key: try privateKey.load(),
-            passphrase: try await passphrase?()
+            passphrase: secret
         )
     }
 

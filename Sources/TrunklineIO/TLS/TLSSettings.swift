@@ -22,7 +22,7 @@ package struct TLSSettings: Sendable {
     package var pins: Set<PublicKeyPin> = []
 
     /// Certificates, the own one first, and the key, in PEM.
-    package struct Identity: Sendable {
+    package struct Identity: Sendable, CustomReflectable {
         let certificates: Bytes
         let key: Bytes
         let passphrase: String?
@@ -32,6 +32,9 @@ package struct TLSSettings: Sendable {
             self.key = key
             self.passphrase = passphrase
         }
+
+        /// Nothing: a private key is not for those who look around.
+        package var customMirror: Mirror { Mirror(self, children: []) }
     }
 
     package init(_ role: Role) { self.role = role }

@@ -98,6 +98,11 @@ public final class TestAuthority: Sendable {
         return TLSIdentity(certificates: .text(text), privateKey: key) { passphrase }
     }
 
+    /// Its own certificate, which it has signed itself, as the one of a server.
+    package func selfSigned() throws(TransportError) -> TLSIdentity {
+        TLSIdentity(certificates: root, privateKey: .text(try certificate.keyText(passphrase: nil)))
+    }
+
     /// The pin of its own key, which is in every chain that it has signed.
     public var pin: PublicKeyPin { certificate.pin }
 }

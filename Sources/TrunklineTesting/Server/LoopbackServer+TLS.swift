@@ -38,13 +38,7 @@ extension LoopbackServer {
             settings.minimumVersion = minimumVersion
             settings.applicationProtocols = applicationProtocols
             if let clientRoots { settings.roots = [try clientRoots.load()] }
-            do {
-                settings.identity = try await identity.load()
-            } catch let error as TransportError {
-                throw error
-            } catch {
-                throw TransportError(.tls(.configuration), "the passphrase cannot be had: \(error)")
-            }
+            settings.identity = try await identity.load()
             return try OpenSSLContext(settings)
         }
     }

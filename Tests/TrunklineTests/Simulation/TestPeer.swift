@@ -1,7 +1,7 @@
 import Trunkline
 import TrunklineCore
-import TrunklineIO
 
+@testable import TrunklineIO
 @testable import TrunklineTesting
 
 /// One end of a simulated link for tests: an actor on the loop that keeps what it reads and writes what it is told.
@@ -60,6 +60,17 @@ actor TestPeer: TransportHandler {
         finishes = true
         flush()
     }
+
+    /// Asks for new keys so often, with a byte each.
+    func askForKeys(_ times: Int) {
+        let engine = (transport as? SecuredTransport)?.engine as? OpenSSLEngine
+        for _ in 0..<times {
+            engine?.updateKeys()
+            write([0])
+        }
+    }
+
+    var unsentCiphertext: Int { (transport as? SecuredTransport)?.engine.outgoing.count ?? 0 }
 
     func setReading(_ isReading: Bool) { transport?.isReading = isReading }
     func close() { transport?.close() }

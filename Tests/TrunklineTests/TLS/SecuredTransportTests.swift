@@ -177,12 +177,13 @@ struct SecuredTransportTests {
 
     /// Encrypted bytes were taken although the socket refused them, so that a request that had gone nowhere might have been
     /// carried out, and was not sent again.
-    @Test func whatTheSocketRefusesIsNotTaken() throws {
+    @Test(arguments: [100, 300_000])
+    func whatTheSocketRefusesIsNotTaken(count: Int) throws {
         try run(SimulatedNetwork(seed: 1)) { pair in
             await pair.client.setReading(false)
             await pair.server.reset()
             try await pair.pass(.seconds(1))
-            await pair.client.write(pattern(100))
+            await pair.client.write(pattern(count))
             #expect(await pair.client.writtenCount == 0)
             #expect(await pair.client.failure?.code == .reset)
         }
@@ -206,6 +207,24 @@ struct SecuredTransportTests {
             await pair.client.ended()
             #expect(await pair.client.received == pattern(40_000))
             #expect(await pair.client.failure == nil)
+        }
+    }
+
+    /// Every question of TLS' own was answered into memory, whether anybody took the answers or not.
+    @Test func aPeerThatAsksAndDoesNotListenIsNotReadForEver() throws {
+        try run(SimulatedNetwork(seed: 1, conditions: narrow)) { pair in
+            await pair.server.setReading(false)
+            for _ in 0..<500 {
+                await pair.server.askForKeys(100)
+                try await pair.pass(.milliseconds(100))
+            }
+            try await pair.pass(.seconds(60))
+            #expect(await pair.client.unsentCiphertext < 400_000)
+            #expect(await pair.client.received.count < 50_000)
+            await pair.server.setReading(true)
+            #expect(await pair.client.received(atLeast: 50_000).count == 50_000)
+            await pair.client.write(pattern(1000))
+            #expect(await pair.server.received(atLeast: 1000) == pattern(1000))
         }
     }
 
@@ -239,9 +258,10 @@ struct SecuredTransportTests {
             }
         }
         #expect(isOver == (true, true))
-        try unsafe pattern(100).span.bytes.withUnsafeBytes { memory throws(TransportError) in
+        let isTaken = try unsafe pattern(100).span.bytes.withUnsafeBytes { memory throws(TransportError) in
             try unsafe server.write(memory)
         }
+        #expect(isTaken)
         server.finishWriting()
         var buffer = [UInt8](repeating: 0, count: 4096)
         func read(_ input: inout UnsafeRawBufferPointer) -> TLSReadOutcome {

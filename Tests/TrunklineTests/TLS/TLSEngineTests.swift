@@ -1,3 +1,4 @@
+import CTrunkline
 import Testing
 import TrunklineCore
 import TrunklineTesting
@@ -10,16 +11,26 @@ import TrunklineTesting
     private final class Pair {
         let client, server: OpenSSLEngine
 
-        init(minimumVersion: TLSVersion = .tls12) async throws {
+        init(minimumVersion: TLSVersion = .tls12, asksForCertificates: Bool = false) async throws {
             let authority = try TestAuthority()
             var settings = TLSSettings(.client(verifies: true))
             settings.trustsSystem = false
             settings.roots = [try authority.root.load()]
             settings.minimumVersion = minimumVersion
+            if asksForCertificates {
+                settings.identity = try await authority.identity(for: "client", usage: .client).load()
+            }
             client = try OpenSSLEngine(OpenSSLContext(settings), name: "server", isServer: false)
-            settings = TLSSettings(.server(verifiesClients: false))
+            settings = TLSSettings(.server(verifiesClients: asksForCertificates))
+            settings.trustsSystem = false
+            settings.roots = [try authority.root.load()]
             settings.identity = try await authority.identity(for: "server").load()
-            server = try OpenSSLEngine(OpenSSLContext(settings), name: "", isServer: true)
+            let context = try OpenSSLContext(settings)
+            // SSL_CTRL_SET_MAX_SEND_FRAGMENT: what is longer, as a session with the client's certificate, takes two records.
+            if asksForCertificates {
+                _ = unsafe context.library.api.pointee.SSL_CTX_ctrl(context.pointer, 52, 512, nil)
+            }
+            server = try OpenSSLEngine(context, name: "", isServer: true)
         }
 
         /// Lets both take turns until neither has anything to say.
@@ -32,14 +43,16 @@ import TrunklineTesting
             return (clientIsDone, serverIsDone)
         }
 
-        private static func handshake(_ engine: OpenSSLEngine, with input: [UInt8]) throws(TransportError) -> Bool {
+        static func handshake(_ engine: OpenSSLEngine, with input: [UInt8]) throws(TransportError) -> Bool {
             try unsafe input.span.bytes.withUnsafeBytes { memory throws(TransportError) in
                 var input = unsafe memory
                 return try unsafe engine.handshake(&input)
             }
         }
 
-        static func write(_ bytes: [UInt8], to engine: OpenSSLEngine) throws(TransportError) {
+        /// Returns whether the engine could write now.
+        @discardableResult
+        static func write(_ bytes: [UInt8], to engine: OpenSSLEngine) throws(TransportError) -> Bool {
             try unsafe bytes.span.bytes.withUnsafeBytes { memory throws(TransportError) in
                 try unsafe engine.write(memory)
             }
@@ -86,6 +99,52 @@ import TrunklineTesting
             try Pair.write([UInt8(100 + round)], to: pair.client)
             #expect(Pair.read(pair.client.outgoing.takeAll(), by: pair.server).bytes == [UInt8(100 + round)])
         }
+    }
+
+    /// The client with a certificate is done, and `said` is what the server, who has it now, says first.
+    private func untilTheVerdict() async throws -> (pair: Pair, said: [UInt8]) {
+        let pair = try await Pair(minimumVersion: .tls13, asksForCertificates: true)
+        for _ in 0..<8 where pair.client.session == nil || pair.server.session == nil {
+            _ = try Pair.handshake(pair.client, with: pair.server.outgoing.takeAll())
+            if pair.server.session == nil { _ = try Pair.handshake(pair.server, with: pair.client.outgoing.takeAll()) }
+        }
+        #expect(pair.client.session != nil && pair.server.session != nil && pair.client.awaitsVerdict)
+        return (pair, pair.server.outgoing.takeAll())
+    }
+
+    @Test("a part of what a server says first is no verdict on the client")
+    func half() async throws {
+        let (pair, said) = try await untilTheVerdict()
+        #expect(try Pair.handshake(pair.client, with: Array(said.prefix(10))))
+        #expect(pair.client.awaitsVerdict)
+        #expect(try Pair.handshake(pair.client, with: Array(said.dropFirst(10))))
+        #expect(!pair.client.awaitsVerdict)
+    }
+
+    /// The end was taken out of the input by looking for the verdict, and nobody heard of it.
+    @Test("a server that accepts the client and takes leave is heard")
+    func leave() async throws {
+        let (pair, said) = try await untilTheVerdict()
+        pair.server.finishWriting()
+        #expect(try Pair.handshake(pair.client, with: said + pair.server.outgoing.takeAll()))
+        #expect(!pair.client.awaitsVerdict && pair.client.hasMore)
+        guard case .end = Pair.read([], by: pair.client).end else { Issue.record("the end was lost"); return }
+    }
+
+    /// Encrypting failed, and the link with it, while a session from the server had come only in part.
+    @Test("writing waits for the rest of what TLS itself is being told")
+    func waits() async throws {
+        let (pair, said) = try await untilTheVerdict()
+        // The first record is a whole one, and not the whole message.
+        let first = 5 + Int(said[3]) << 8 + Int(said[4])
+        #expect(first < said.count)
+        #expect(try Pair.handshake(pair.client, with: Array(said.prefix(first))))
+        #expect(!pair.client.awaitsVerdict)
+        #expect(try !Pair.write([1, 2, 3], to: pair.client))
+        #expect(pair.client.outgoing.isEmpty)
+        #expect(Pair.read(Array(said.dropFirst(first)), by: pair.client).bytes.isEmpty)
+        #expect(try Pair.write([4, 5], to: pair.client))
+        #expect(Pair.read(pair.client.outgoing.takeAll(), by: pair.server).bytes == [4, 5])
     }
 
     @Test("every byte that is damaged on the way is noticed")

@@ -60,14 +60,19 @@ import TrunklineTesting
         try await expectEcho("after", by: client)
         #expect(await after.journal.handshakeCount == 1)
 
-        // A file that is no longer there fails the next attempt; what it said is not believed any longer.
+        // In the middle of a rotation: what a file said is not believed any longer, and nobody's request fails for it.
+        var reports = client.disconnects.makeAsyncIterator()
         try FileManager.default.removeItem(atPath: "\(directory)/roots.pem")
         await client.suspend()
         await client.resume()
-        let error = await failure { () throws(ClientError) in try await client.send(ask("gone")) }
-        #expect(error?.code == .tlsFailed)
-        #expect((error?.cause as? TransportError)?.code == .tls(.configuration))
-        #expect((error?.cause as? TransportError)?.message.contains("roots.pem") == true)
+        async let reply = client.send(ask("waits"), timeout: patience)
+        var report = await reports.next()
+        while report?.phase == .ready { report = await reports.next() }
+        let error = report?.error as? TransportError
+        #expect(report?.phase == .securing && error?.code == .tls(.configuration))
+        #expect(error?.message.contains("roots.pem") == true)
+        try replace("roots.pem", with: successor.root)
+        #expect(try await reply.body == "waits")
         await client.closeNow()
         await before.stop()
         await after.stop()

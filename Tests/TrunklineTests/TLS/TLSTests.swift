@@ -1,3 +1,4 @@
+import Synchronization
 import Testing
 import Trunkline
 import TrunklineTesting
@@ -23,6 +24,7 @@ struct SecuredPair {
             options: ClientOptions {
                 // A machine with much else to do is no reason to try again.
                 $0.connecting.timeout = patience
+                $0.requests.timeout = patience
                 $0.tls.roots = .only(root)
                 changeClient(&$0.tls)
             }
@@ -44,10 +46,15 @@ func failure(_ client: Client, _ server: LoopbackServer) async throws -> TLSFail
     let report = await reports.next()
     #expect(report?.cause == .tls)
     #expect(report?.phase == .securing)
+    #expect(report?.endedBy == ((report?.error as? TransportError)?.isAlert == true ? .server : .client))
     #expect(await server.journal.bytesReceived == 0)
     #expect(await server.journal.requestCount == 0)
     guard case .tls(let failure)? = (error?.cause as? TransportError)?.code else { return nil }
     return failure
+}
+
+extension TransportError {
+    fileprivate var isAlert: Bool { if case .tls(.alert) = code { true } else { false } }
 }
 
 @Suite struct TLSTests {
@@ -242,15 +249,26 @@ func failure(_ client: Client, _ server: LoopbackServer) async throws -> TLSFail
     func pins(isRight: Bool) async throws {
         let authority = try TestAuthority()
         let pin = isRight ? authority.pin : try TestAuthority().pin
+        let worker = try authority.identity(for: "worker-7", usage: .client)
         let pair = try await SecuredPair(
             try authority.identity(for: "127.0.0.1"),
             trusting: authority.root,
-            client: { $0.pins = [pin] }
+            server: { $0.clientRoots = authority.root },
+            client: {
+                $0.pins = [pin]
+                $0.identity = worker
+            }
         )
         if isRight {
             #expect(try await pair.client.send(Request(type: 0x410, body: "x")).body == "x")
+            await pair.server.disconnectAll()
+            let reply = try await pair.client.send(Request(type: 0x410, body: "y"), retry: .idempotent())
+            #expect(reply.body == "y")
+            #expect(await pair.server.journal.resumptionCount == 1)
         } else {
             #expect(try await failure(pair.client, pair.server) == .pinMismatch)
+            // Nor has the server seen who the client is.
+            #expect(await pair.server.journal.handshakeCount == 0)
         }
         await pair.end()
     }
@@ -271,6 +289,82 @@ func failure(_ client: Client, _ server: LoopbackServer) async throws -> TLSFail
             client: { $0.identity = identity }
         )
         #expect(try await failure(pair.client, pair.server) == .alert(hasOne ? 48 : 116))
+        await pair.end()
+    }
+
+    @Test("a server that vouches for itself is not believed", .timeLimit(.minutes(5)))
+    func selfSigned() async throws {
+        let pair = try await SecuredPair(try TestAuthority().selfSigned(), trusting: try TestAuthority().root)
+        #expect(try await failure(pair.client, pair.server) == .untrusted)
+        await pair.end()
+    }
+
+    @Test("pins hold without verification too", .timeLimit(.minutes(5)), arguments: [true, false])
+    func pinsAlone(isRight: Bool) async throws {
+        let authority = try TestAuthority()
+        let server = try TestAuthority()
+        let pin = isRight ? server.pin : authority.pin
+        let pair = try await SecuredPair(
+            try server.selfSigned(),
+            trusting: authority.root,
+            client: {
+                $0.verification = .insecureNone
+                $0.pins = [pin]
+            }
+        )
+        if isRight {
+            #expect(try await pair.client.send(Request(type: 0x410, body: "x")).body == "x")
+        } else {
+            #expect(try await failure(pair.client, pair.server) == .pinMismatch)
+        }
+        await pair.end()
+    }
+
+    /// OpenSSL takes ".example.test" for every name that ends like this.
+    @Test("half a name is none", .timeLimit(.minutes(5)), arguments: [".example.test", "a..example.test", "."])
+    func halfAName(name: String) async throws {
+        let authority = try TestAuthority()
+        let pair = try await SecuredPair(
+            try authority.identity(for: "a.example.test"),
+            trusting: authority.root,
+            client: { $0.serverName = name }
+        )
+        #expect(try await failure(pair.client, pair.server) == .configuration)
+        await pair.end()
+    }
+
+    /// The vault was away for a moment: that was taken for a refusal by the server.
+    @Test("who has no passphrase now is asked again", .timeLimit(.minutes(5)))
+    func passphraseLater() async throws {
+        struct VaultIsAway: Error {}
+        let authority = try TestAuthority()
+        let worker = try authority.identity(for: "worker-7", usage: .client, passphrase: "open sesame")
+        let asked = Mutex(0)
+        let pair = try await SecuredPair(
+            try authority.identity(for: "127.0.0.1"),
+            trusting: authority.root,
+            server: { $0.clientRoots = authority.root },
+            client: {
+                $0.identity = TLSIdentity(certificates: worker.certificates, privateKey: worker.privateKey) {
+                    if asked.withLock({
+                        $0 += 1; return $0
+                    }) == 1 {
+                        throw VaultIsAway()
+                    }
+                    return "open sesame"
+                }
+            }
+        )
+        var reports = pair.client.disconnects.makeAsyncIterator()
+        #expect(try await pair.client.send(Request(type: 0x410, body: "x")).body == "x")
+        let report = await reports.next()
+        #expect(report?.cause == .tls && report?.phase == .securing)
+        #expect((report?.error as? TransportError)?.code == .tls(.noPassphrase))
+        #expect((report?.error as? TransportError)?.message.contains("VaultIsAway") == true)
+        // Nobody who looks around finds it.
+        var text = ""
+        dump(pair.client, to: &text)
+        #expect(!text.contains("open sesame") && !text.contains("PRIVATE KEY"))
         await pair.end()
     }
 

@@ -78,7 +78,7 @@ final class SeedWorld: Sendable {
             at: .host(host, port: 7000),
             speaking: plan.codec,
             options: try Wire.server(plan.serverOptions),
-            handler: { self.reaction(to: $0) }
+            handler: { [weak self] in self?.reaction(to: $0) ?? .noReply }  // it keeps its servers
         )
         state.withLock { state in
             state.servers[host] = server
