@@ -17,9 +17,9 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     package weak var handler: (any TransportHandler)?
     var phase = Phase.connecting
     /// Received, and not yet taken by the engine.
-    private var left: [UInt8] = []
+    var left: [UInt8] = []
     /// What the next reading ends with.
-    private var ending: ReadOutcome?
+    var ending: ReadOutcome?
     /// The socket takes no more bytes at all.
     var writeFailure: TransportError?
     /// Whether the socket has taken anything since the owner began to write.
@@ -38,11 +38,11 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     private var isPatient = true
 
     /// So much is read from the socket at once.
-    private static let inputSize = 64 * 1024
+    static let inputSize = 64 * 1024
     /// So much is encrypted before it is written. With as much waiting for the socket nothing more is taken.
     static let outputSize = 64 * 1024
     /// So often the socket is read for the first byte of the owner's.
-    private static let readings = 64
+    static let readings = 64
     /// The most that one record carries (RFC 8446 §5.1).
     static let recordSize = 16 * 1024
     /// A server that asked for a certificate has twice as long as the handshake took to refuse it, within these bounds.
@@ -218,7 +218,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     }
 
     /// Lets `body` take from what was received.
-    private func feed<Result>(
+    func feed<Result>(
         _ body: (inout UnsafeRawBufferPointer) throws(TransportError) -> Result
     ) throws(TransportError) -> Result {
         let bytes = exchange(&left, with: [])
@@ -231,71 +231,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         }
     }
 
-    // MARK: Reading
-
-    package func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome {
-        switch phase {
-        case .connecting, .handshaking: return .wouldBlock
-        case .failed(let error): return .failed(error)
-        case .open: break
-        }
-        if let ending { return ending }
-        var total = 0
-        var outcome: ReadOutcome?
-        while outcome == nil, total < buffer.count {
-            let free = unsafe UnsafeMutableRawBufferPointer(rebasing: buffer[total...])
-            switch unsafe decrypt(into: free) {
-            case .bytes(let count): total += count
-            case .needsInput: outcome = .wouldBlock
-            case .end: outcome = .end
-            case .failed(let error): outcome = .failed(error)
-            }
-        }
-        // The peer may have asked for something, as for new keys.
-        if !engine.outgoing.isEmpty { flush() }
-        if isHeldUp {
-            isHeldUp = false
-            updateInterest()
-        }
-        if let outcome, outcome != .wouldBlock { ending = outcome }
-        guard total > 0 else { return outcome ?? .wouldBlock }
-        if hasNews { wake() }
-        return .bytes(total)
-    }
-
-    /// Decrypts what is left, or what the socket has. The end of the socket is none of TLS.
-    private func decrypt(into buffer: UnsafeMutableRawBufferPointer) -> TLSReadOutcome {
-        guard !hasTooMuchToSend else {
-            isChoked = true
-            socket?.isReading = false
-            return .needsInput
-        }
-        if !left.isEmpty || engine.hasMore {
-            let outcome = try? unsafe feed { input throws(TransportError) in unsafe engine.read(&input, into: buffer) }
-            if let outcome, !outcome.needsInput { return outcome }
-        }
-        // No more than fits: what is decrypted is never longer.
-        let size = min(Self.inputSize, max(buffer.count, 4096))
-        return unsafe withUnsafeTemporaryAllocation(byteCount: size, alignment: 8) { memory in
-            // Again when it was a part of a record, or one without bytes of the owner. Bounded, so that a peer that sends
-            // nothing else does not keep the loop: a socket with more to read says so again.
-            for _ in 0..<Self.readings {
-                switch unsafe socket?.read(into: memory) ?? .end {
-                case .bytes(let count):
-                    var input = unsafe UnsafeRawBufferPointer(rebasing: memory[..<count])
-                    let outcome = unsafe engine.read(&input, into: buffer)
-                    if unsafe !input.isEmpty { unsafe left.append(contentsOf: input) }
-                    if !outcome.needsInput { return outcome }
-                case .wouldBlock: return .needsInput
-                case .end:
-                    let message = "the connection ended without TLS' close_notify: bytes may be missing"
-                    return .failed(TransportError(.tls(.truncated), message))
-                case .failed(let error): return .failed(error)
-                }
-            }
-            return .needsInput
-        }
-    }
+    // MARK: What is so
 
     private var isOpen: Bool { if case .open = phase { true } else { false } }
     /// Whether the handshake is over for the engine, so that there is somebody to take leave of.
@@ -337,8 +273,4 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         socket?.reset()
         socket = nil
     }
-}
-
-extension TLSReadOutcome {
-    fileprivate var needsInput: Bool { if case .needsInput = self { true } else { false } }
 }
