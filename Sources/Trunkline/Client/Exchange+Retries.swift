@@ -12,9 +12,9 @@ extension Exchange {
             rest(ticket, waiter, terms, until)
             return true
         }
-        guard let next = terms.next(after: error, at: now, using: &generator), let until = next.restsUntil else {
-            return false
-        }
+        guard let next = terms.next(after: error, at: now, using: &generator), let until = next.restsUntil,
+            until < plain.shared?.end ?? .distantFuture
+        else { return false }
         // Of a request that was never written the server has no trouble.
         if error.fate == .unknown, account?.withdraw(at: now, requests: counters.requests) == false {
             counters.retriesRefused += 1

@@ -8,6 +8,10 @@ enum Submission: Sendable {
     case send(Ticket, Frame, Waiter, deadline: Instant?, expectsResponse: Bool)
     /// Requests with consecutive tickets, the first of them given.
     case sendAll(first: Ticket, [Frame], Batch, deadline: Instant?)
+    /// A call that may be answered by what is cached, or by what is on its way for another.
+    case share(SharedCall, Suspension<Outcome>)
+    /// Such a call is given up.
+    case leave(SharedCall)
     case cancel(ClosedRange<Ticket>)
     /// Cancels those up to this ticket. Requests that a caller on the loop makes after it are taken before it.
     case cancelAll(upTo: Ticket)
@@ -103,10 +107,11 @@ extension Submission {
         case .send(_, _, let waiter, _, _): waiter.resume(.failure(error))
         case .sendAll(_, let frames, let batch, _):
             for index in frames.indices { batch.complete(index, .failure(error)) }
+        case .share(_, let suspension): suspension.resume(returning: .failure(error))
         case .subscribe(let channel): channel.finish()
         case .connect(_, let suspension): suspension.resume(returning: error)
         case .awaitClosed(let suspension): suspension.resume()
-        case .cancel, .cancelAll, .unsubscribe, .resumeReading, .cancelConnect, .close, .closeNow: break
+        case .cancel, .leave, .cancelAll, .unsubscribe, .resumeReading, .cancelConnect, .close, .closeNow: break
         }
     }
 }

@@ -1,0 +1,28 @@
+/// For those who keep frames for long: what they hold in memory, and keeping no more than they need.
+extension Frame {
+    /// How many bytes of memory the body and the fields hold, shared or not.
+    package var heldBytes: Int {
+        fields.reduce(body.heldBytes) { sum, field in
+            guard case .bytes(let bytes) = field.value else { return sum + field.name.utf8.count }
+            return sum + field.name.utf8.count + bytes.heldBytes
+        }
+    }
+
+    /// The same frame, which keeps no memory alive that is much larger than what it says.
+    package var compacted: Frame {
+        var frame = self
+        frame.body = body.compacted
+        for index in fields.indices {
+            if case .bytes(let bytes) = fields[index].value { frame.fields[index].value = .bytes(bytes.compacted) }
+        }
+        return frame
+    }
+}
+
+extension Bytes {
+    /// How many bytes of memory are kept alive by these.
+    package var heldBytes: Int { storage.capacity }
+
+    /// The same bytes; a copy of them where they are a part of something larger.
+    package var compacted: Bytes { heldBytes <= count + count / 8 + 64 ? self : Bytes(Array(self)) }
+}
