@@ -3,7 +3,8 @@ import TrunklineCore
 /// What a cached response is found by: the whole request, or a name of your own.
 ///
 /// A request's key is everything that is said in it: type, body, content type and named fields. So two requests that differ
-/// in a session token or a time stamp are different; give such a name: `.for(.seconds(60)).keyed(by: "user 7")`.
+/// in a session token or a time stamp are different; give such a name: `.for(.seconds(60)).keyed(by: "user 7")`. So do for
+/// very large requests, which are kept with their responses, and hashed whenever one is looked for.
 public struct CacheKey: Sendable, Hashable {
     private enum Content: Sendable, Hashable {
         case request(Frame)

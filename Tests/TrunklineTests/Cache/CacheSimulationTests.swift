@@ -146,6 +146,7 @@ struct CacheSimulationTests {
                 async let before = client.text("a", .for(.seconds(60)))
                 try await service.server.waitForRequests(isOne ? 1 : 3)
                 if isOne { client.removeCachedResponse(for: ask("a")) } else { client.removeCachedResponses() }
+                try await service.pass(.milliseconds(500))
                 async let after = client.text("a", .for(.seconds(60)))
                 try await service.server.waitForRequests(isOne ? 2 : 4)
                 var end = await before
