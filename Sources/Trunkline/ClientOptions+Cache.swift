@@ -6,8 +6,8 @@ extension ClientOptions {
     public struct Cache: Sendable {
         /// How many responses are kept. Default 1,000.
         public var maximumCount = 1_000
-        /// How many bytes of memory they hold: the response's body and fields, those of the request (or your own key), and
-        /// 512 bytes of bookkeeping for each. A response that is larger by itself is not kept. Default 16 MiB.
+        /// How many bytes they hold: the response's body and fields, those of the request (or your own key), and 512 bytes of
+        /// bookkeeping for each. A response that is larger by itself is not kept. Default 16 MiB.
         public var maximumBytes = 16 * 1024 * 1024
     }
 }

@@ -24,10 +24,10 @@ public struct CacheKey: Sendable, Hashable {
     /// - Throws: `invalidRequest`, fate `notSent`, when it cannot be encoded.
     public init(_ request: some TypedRequest) throws(ClientError) { self.init(try Request(request)) }
 
-    /// How many bytes of memory it holds.
-    var heldBytes: Int {
+    /// How many bytes it is.
+    var size: Int {
         switch content {
-        case .request(let frame): frame.heldBytes
+        case .request(let frame): frame.contentSize
         case .name(let name): name.utf8.count
         }
     }

@@ -106,7 +106,7 @@ extension Client {
         public var staleHits = 0
         /// Responses that are cached.
         public var count = 0
-        /// Bytes of memory that they hold, as `options.cache.maximumBytes` counts them.
+        /// Bytes that they hold, as `options.cache.maximumBytes` counts them.
         public var byteCount = 0
     }
 

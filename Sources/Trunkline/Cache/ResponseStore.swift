@@ -51,7 +51,7 @@ struct ResponseStore: Sendable {
     /// Keeps `response` in place of what is there for `key`, which goes even if there is no room for the new one.
     mutating func insert(_ response: Frame, for key: CacheKey, at now: Instant) {
         remove(key)
-        let cost = response.heldBytes + key.heldBytes + Self.overhead
+        let cost = response.contentSize + key.size + Self.overhead
         guard maximumCount > 0, cost <= maximumBytes else { return }
         // In this order, so that nothing overflows.
         while count >= maximumCount || byteCount > maximumBytes - cost, let oldest { drop(oldest) }
