@@ -27,7 +27,8 @@ public struct CachePolicy: Sendable, Hashable {
             switch self {
             case .none: false
             case .any: true
-            case .below(let limit): age < limit
+            // Below zero when it was received after its caller had looked at the clock.
+            case .below(let limit): max(.zero, age) < limit
             }
         }
     }

@@ -66,6 +66,10 @@ struct ResponseStoreTests {
         #expect(store.response(for: "a", .none, at: now) == nil)
         #expect(store.response(for: "a", .below(.zero), at: now) == nil)
         #expect(store.response(for: "a", .below(.seconds(-1)), at: now) == nil)
+        // A caller looks at the clock, the response comes, and then the caller looks for it: it is of no age, not of less.
+        let earlier = Instant(nanoseconds: -1000)
+        #expect(store.response(for: "a", .below(.zero), at: earlier) == nil)
+        #expect(store.response(for: "a", .below(.seconds(1)), at: earlier) != nil)
         #expect(store.response(for: "a", .below(.seconds(Int64.max)), at: .distantFuture) != nil)
     }
 
