@@ -22,6 +22,8 @@ public struct ClientError: Error, Sendable {
         case overloaded
         /// TLS could not be established.
         case tlsFailed
+        /// No response is cached, and the call asked for nothing else: `CachePolicy.returnCacheElseFail`.
+        case notCached
     }
 
     /// What became of a request.

@@ -65,6 +65,8 @@ public struct ClientOptions: Sendable {
     public var liveness = Liveness()
     /// Requests and their responses.
     public var requests = Requests()
+    /// Responses that are kept for later callers.
+    public var cache = Cache()
     /// Finding out why links end.
     public var diagnosis = Diagnosis()
     /// Bytes on their way out.

@@ -79,6 +79,7 @@ extension Client {
     func drain() {
         guard phase == .open else { return }
         phase = .draining
+        responseCache.close()
         drainDeadline = loop.now.advanced(by: options.requests.drainTimeout)
         failConnectWaiters()
     }
@@ -92,6 +93,7 @@ extension Client {
     func closeAtOnce() {
         guard !isClosed else { return }
         phase = .closed
+        responseCache.close()
         drainDeadline = nil
         failRequests(ClientError(.closed, .notSent, "the client was closed"))
         connection.assumeIsolated { $0.finishClosing() }
@@ -100,6 +102,7 @@ extension Client {
     /// The connection is closed for good.
     func closed() {
         phase = .closed
+        responseCache.close()
         drainDeadline = nil
         failRequests(ClientError(.closed, .notSent, "the client was closed"))
         exchange.forgetDeadlines()

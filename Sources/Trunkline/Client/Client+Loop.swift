@@ -61,10 +61,9 @@ extension Client: @preconcurrency MailboxOwner {
         case .follow(let followUp, let channel): follow(followUp, channel)
         case .cancel(let tickets):
             for ticket in tickets { cancel(ticket, .cancelled, "cancelled by the caller") }
-        case .cancelAll(let last):
-            for ticket in exchange.table.tickets where ticket <= last {
-                cancel(ticket, .cancelled, "cancelled with all others")
-            }
+        case .share(let call, let suspension): share(call, suspension)
+        case .leave(let call): leave(call)
+        case .cancelAll(let last): cancelAll(upTo: last)
         case .subscribe(let channel):
             guard phase != .closed else { return channel.finish() }
             channels.append(channel)
@@ -86,7 +85,7 @@ extension Client: @preconcurrency MailboxOwner {
     }
 
     @inline(__always)
-    private func register(
+    func register(
         _ ticket: Ticket,
         _ frame: consuming Frame,
         _ waiter: consuming Waiter,

@@ -20,6 +20,8 @@ public actor Client {
     nonisolated let options: ClientOptions
     nonisolated let codec: any FrameCodec
     nonisolated let tickets = Atomic<Ticket>(0)
+    /// Responses that were asked for with a `CachePolicy`, and those that are on their way.
+    nonisolated let responseCache: ResponseCache
     /// The connection that carries the frames. Its `frames` belong to this client.
     nonisolated let connection: Connection
     /// The same, to be called on the loop without a closure.
@@ -73,6 +75,7 @@ public actor Client {
         self.codec = codec
         connection = Connection(to: endpoints, speaking: codec, options: options, loop: loop)
         exchange = Exchange(speaking: codec, options: options, seed: loop.randomSeed())
+        responseCache = ResponseCache(options.cache, speaking: codec, loop: loop)
         unsafe mailbox.client = self
     }
 
@@ -142,6 +145,8 @@ public actor Client {
         public var retries = 0
         /// Times that it was not because the `RetryBudget` was spent.
         public var retriesRefused = 0
+        /// What came of calls with a `CachePolicy`.
+        public var cache = CacheStatistics()
         /// How often links came and went.
         public var connection = Connection.Statistics()
         /// Requests that have not ended yet.
@@ -157,6 +162,7 @@ public actor Client {
     public var statistics: Statistics {
         var counters = exchange.counters
         counters.connection = connection.assumeIsolated { $0.statistics }
+        counters.cache = responseCache.statistics
         counters.pending = exchange.table.count
         counters.heldSerials = exchange.table.heldSerials
         return counters

@@ -13,9 +13,9 @@ extension Exchange {
             rest(ticket, waiter, terms, until)
             return true
         }
-        guard let next = terms.next(after: error, at: now, using: &generator), let until = next.restsUntil else {
-            return false
-        }
+        guard let next = terms.next(after: error, at: now, using: &generator), let until = next.restsUntil,
+            until < plain.shared?.end ?? .distantFuture
+        else { return false }
         // Of a request that was never written the server has no trouble.
         if error.fate == .unknown, account?.withdraw(at: now, requests: counters.requests) == false {
             counters.retriesRefused += 1
@@ -83,8 +83,8 @@ extension Exchange {
     /// The next request whose deadline has passed; it is still there, to be cancelled.
     mutating func nextExpired(at now: Instant) -> Ticket? {
         while let ticket = table.nextExpired(at: now) {
-            guard let later = table[ticket]?.waiter.channel?.nextLook(at: now) else { return ticket }
-            table.watch(ticket, later)
+            guard let later = table[ticket]?.waiter.nextLook(at: now) else { return ticket }
+            if later < .distantFuture { table.watch(ticket, later) }
         }
         return nil
     }

@@ -10,6 +10,10 @@ enum Submission: Sendable {
     case sendAll(first: Ticket, [Frame], Batch, deadline: Instant?)
     /// Adds a frame to a request, whose reply goes to this channel.
     case follow(FollowUp, ReplyChannel)
+    /// A call that may be answered by what is cached, or by what is on its way for another.
+    case share(SharedCall, Suspension<Outcome>)
+    /// Such a call is given up.
+    case leave(SharedCall)
     case cancel(ClosedRange<Ticket>)
     /// Cancels those up to this ticket. Requests that a caller on the loop makes after it are taken before it.
     case cancelAll(upTo: Ticket)
@@ -111,10 +115,11 @@ extension Submission {
         case .sendAll(_, let frames, let batch, _):
             for index in frames.indices { batch.complete(index, .failure(error)) }
         case .follow(let followUp, _): followUp.fail(error, isSent: false)
+        case .share(_, let suspension): suspension.resume(returning: .failure(error))
         case .subscribe(let channel): channel.finish()
         case .connect(_, let suspension): suspension.resume(returning: error)
         case .awaitClosed(let suspension): suspension.resume()
-        case .cancel, .cancelAll, .unsubscribe, .resumeReading, .cancelConnect, .close, .closeNow: break
+        case .cancel, .leave, .cancelAll, .unsubscribe, .resumeReading, .cancelConnect, .close, .closeNow: break
         }
     }
 }

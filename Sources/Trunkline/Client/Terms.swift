@@ -44,7 +44,8 @@ struct Terms: Sendable {
         case .connectionLost, .protocolViolation: return backoff
         // A call that does not wait for a link is not tried again for want of one.
         case .unavailable: return waitsForReady ? backoff : nil
-        case .cancelled, .timedOut, .closed, .rejected, .invalidRequest, .overloaded, .tlsFailed: return nil
+        case .cancelled, .timedOut, .closed, .rejected, .invalidRequest, .overloaded, .tlsFailed, .notCached:
+            return nil
         }
     }
 

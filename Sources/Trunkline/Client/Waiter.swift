@@ -10,6 +10,8 @@ enum Waiter: Sendable {
     case handle(PendingRequest)
     /// A stream given out by `stream`.
     case stream(ReplyChannel)
+    /// The callers who asked for the same, with a `CachePolicy`.
+    case shared(SharedExchange)
     /// One of the former but a stream, whose reply turned out to come in parts.
     case joining(JoinedReply)
     /// One of these, whose call has terms of its own. The box is the price of those calls; others have none.
@@ -47,7 +49,17 @@ enum Waiter: Sendable {
         case .handle(let handle): handle
         case .joining(let reply): reply.waiter.handle
         case .particular(let waiter, _): waiter.handle
-        case .caller, .batch, .stream: nil
+        case .caller, .batch, .stream, .shared: nil
+        }
+    }
+
+    /// Those who share the request, if it is that of several.
+    var shared: SharedExchange? {
+        switch self {
+        case .shared(let exchange): exchange
+        case .joining(let reply): reply.waiter.shared
+        case .particular(let waiter, _): waiter.shared
+        case .caller, .batch, .handle, .stream: nil
         }
     }
 
@@ -64,6 +76,7 @@ enum Waiter: Sendable {
         case .batch(let batch, let index): batch.complete(index, outcome)
         case .handle(let request): request.complete(outcome)
         case .stream(let channel): channel.finish(outcome)
+        case .shared(let exchange): exchange.complete(outcome)
         case .joining(let reply): reply.complete(outcome)
         case .particular(let waiter, let terms): waiter.resume(outcome.mapError { terms.amended($0) })
         }

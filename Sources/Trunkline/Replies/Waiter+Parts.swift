@@ -22,18 +22,21 @@ extension Waiter {
             let reception = waiter.take(part, joiningIn: room)
             if case .joins(let joining) = reception { return .joins(.particular(joining, terms)) }
             return reception
-        case .caller, .batch, .handle:
+        case .caller, .batch, .handle, .shared:
             let reply = JoinedReply(for: self, in: room)
             return reply.add(part).map { .exceeds($0) } ?? .joins(.joining(reply))
         }
     }
 
-    /// The stream that the reply goes to, if it is one.
-    var channel: ReplyChannel? {
+    /// When to look again whether the request is out of time; `nil` when it is, at `now`. Those that cannot say have one
+    /// deadline, which has passed.
+    func nextLook(at now: Instant) -> Instant? {
         switch self {
-        case .stream(let channel): channel
-        case .particular(let waiter, _): waiter.channel
-        case .caller, .batch, .handle, .joining: nil
+        case .stream(let channel): channel.nextLook(at: now)
+        case .shared(let exchange): exchange.nextLook(at: now)
+        case .joining(let reply): reply.waiter.nextLook(at: now)
+        case .particular(let waiter, _): waiter.nextLook(at: now)
+        case .caller, .batch, .handle: nil
         }
     }
 
@@ -42,7 +45,7 @@ extension Waiter {
         switch self {
         case .stream(let channel): channel.hasParts ? nil : self
         case .joining(let reply): reply.waiter
-        case .caller, .batch, .handle, .particular: self
+        case .caller, .batch, .handle, .shared, .particular: self
         }
     }
 }

@@ -57,6 +57,10 @@ public protocol FrameCodec: Sendable {
     /// later answer to the wrong request in protocols matched in order.
     func mayPost(_ message: Frame) -> Bool
 
+    /// Whether `response`, which is no rejection, may be kept and given to later callers who ask for the same with a
+    /// `CachePolicy`. Asked about such calls alone.
+    func mayCache(_ response: Frame) -> Bool
+
     /// Appends the bytes of `frame` to `output`.
     ///
     /// May be called more than once for a frame, and for frames that are then not sent after all.
@@ -125,6 +129,9 @@ extension FrameCodec {
 
     /// Callers know what the server does not answer.
     public func mayPost(_ message: Frame) -> Bool { true }
+
+    /// Callers know what is worth keeping.
+    public func mayCache(_ response: Frame) -> Bool { true }
 
     /// The protocol has no named fields.
     public mutating func setDefaults(from frame: Frame) throws(FrameError) {

@@ -118,6 +118,13 @@ public struct HTTP1Codec: FrameCodec {
     /// Every request has a response.
     public func mayPost(_ message: Frame) -> Bool { false }
 
+    /// Not an error, which is an answer like others here, and not what the server forbids to store (RFC 9111 §5.2.2.5).
+    public func mayCache(_ response: Frame) -> Bool {
+        guard (200..<400).contains(response.status), let response = try? HTTP1Response(response) else { return false }
+        let directives = (response.headers["Cache-Control"] ?? "").lowercased().split(separator: ",")
+        return !directives.contains { $0.filter { $0 != " " && $0 != "\t" } == "no-store" }
+    }
+
     /// Takes a response, or a part of one.
     public mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
         try responses.decode(&input, self.limits, partSize: partSize).map { mark($0) }

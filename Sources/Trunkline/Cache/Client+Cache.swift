@@ -1,0 +1,165 @@
+import Synchronization
+public import TrunklineCore
+
+/// Requests whose responses are kept for later callers.
+extension Client {
+    /// Returns the cached response to `request`, or sends it and returns the server's, as `policy` says.
+    ///
+    /// ```swift
+    /// let rates = try await client.send(getRates, cache: .for(.seconds(60)))
+    /// ```
+    ///
+    /// For requests that may be asked twice, or once for several callers: reads. Equal is what has the same type, body and
+    /// fields, or the same key of its own (`CachePolicy.keyed(by:)`). What `options.cache` has room for is kept.
+    ///
+    /// **Sharing.** Calls that ask the server for the same at the same time share one exchange if their `retry` and
+    /// `waitsForReady` are the same, too. It is that of the first call. Everybody is told how it ends, with the same error
+    /// and the same fate. It goes on as long as somebody waits for it: a call that is cancelled or out of time leaves alone,
+    /// fate `unknown`, and the request is given up as by `send` with the last one who leaves.
+    ///
+    /// A response that was cached, or shared, is the very frame that was received, with the serial of its exchange.
+    ///
+    /// - Throws: What `send` without a policy throws, and `notCached`, fate `notSent`, with `.returnCacheElseFail`. A call
+    ///   that is cancelled, or has no time left, when it is made fails even if a response is cached.
+    ///
+    /// - Parameters:
+    ///   - policy: Which response will do.
+    ///   - timeout: As in `send`; each call has its own, counted from the call, also when it joins an exchange late.
+    ///   - retry: As in `send`.
+    ///   - waitsForReady: As in `send`. A response that is cached needs no link.
+    public nonisolated func send(
+        _ request: Request,
+        cache policy: CachePolicy,
+        timeout: Duration? = nil,
+        retry: RetryPolicy? = nil,
+        waitsForReady: Bool = true
+    ) async throws(ClientError) -> Frame {
+        try await outcome(of: request, policy, timeout, retry, waitsForReady).get()
+    }
+
+    /// Returns the cached response to `request` as the request reads it, or sends it and returns the server's, as `policy`
+    /// says.
+    ///
+    /// It is the server's frame that is cached: it is read anew for every call. One that cannot be read is not kept.
+    public nonisolated func send<Typed: TypedRequest>(
+        _ request: Typed,
+        cache policy: CachePolicy,
+        timeout: Duration? = nil,
+        retry: RetryPolicy? = nil,
+        waitsForReady: Bool = true
+    ) async throws(ClientError) -> Typed.Response {
+        let request = try Request(request)
+        let frame = try await outcome(of: request, policy, timeout, retry ?? Typed.retry, waitsForReady).get()
+        do throws(ClientError) {
+            return try Typed.read(frame)
+        } catch {
+            responseCache.remove(frame, for: policy.key ?? CacheKey(request))
+            throw error
+        }
+    }
+
+    /// Returns the cached response to `request`, or sends it and returns the server's, as `policy` says.
+    ///
+    /// With `HTTP1Codec` only what has a status from 200 to 399 is kept, and nothing that says `Cache-Control: no-store`. The
+    /// policy alone says for how long; what else HTTP says about caches (RFC 9111: `max-age`, `Vary`) is not looked at, and
+    /// the request's method neither.
+    public nonisolated func send(
+        _ request: HTTP1Request,
+        cache policy: CachePolicy,
+        timeout: Duration? = nil,
+        retry: RetryPolicy? = nil,
+        waitsForReady: Bool = true
+    ) async throws(ClientError) -> HTTP1Response {
+        let request = try Request(request)
+        let frame = try await outcome(of: request, policy, timeout, retry, waitsForReady).get()
+        do throws(FrameError) {
+            return try HTTP1Response(frame)
+        } catch {
+            responseCache.remove(frame, for: policy.key ?? CacheKey(request))
+            throw .unreadable(frame, error)
+        }
+    }
+
+    /// Forgets all cached responses and gives their memory back.
+    ///
+    /// From its return on, no call gets a response that was received, or asked for, before: what is on its way goes to
+    /// those who wait for it already, and is not kept. So it may follow a request that changes something.
+    public nonisolated func removeCachedResponses() { responseCache.removeAll() }
+
+    /// Forgets the cached response that has this key: a name of your own, or `CacheKey(request)`. As
+    /// `removeCachedResponses()`.
+    public nonisolated func removeCachedResponse(for key: CacheKey) { responseCache.remove(key) }
+
+    /// Forgets the cached response to `request`, if it has no key of its own. As `removeCachedResponses()`.
+    public nonisolated func removeCachedResponse(for request: Request) { responseCache.remove(CacheKey(request)) }
+
+    /// What came of calls with a `CachePolicy`, since the client was made. Each that was taken on is counted as one of `hits`,
+    /// `misses` and `shares`.
+    public struct CacheStatistics: Sendable, Hashable {
+        /// Calls that were answered by a cached response, the server not being asked.
+        public var hits = 0
+        /// Calls that began an exchange, and those with `.returnCacheElseFail` that found no response.
+        public var misses = 0
+        /// Calls that joined an exchange which another had begun.
+        public var shares = 0
+        /// Calls, of those that asked, that were answered by a cached response because the server could not be reached.
+        public var staleHits = 0
+        /// Responses that are cached.
+        public var count = 0
+        /// Bytes that they hold, as `options.cache.maximumBytes` counts them.
+        public var byteCount = 0
+    }
+
+    // MARK: The way of a call
+
+    private nonisolated func outcome(
+        of request: Request,
+        _ policy: CachePolicy,
+        _ timeout: Duration?,
+        _ retry: RetryPolicy?,
+        _ waitsForReady: Bool
+    ) async -> Outcome {
+        if Task.isCancelled { return .failure(.cancelledUnsent) }
+        let limit = timeout ?? options.requests.timeout
+        if let limit, limit <= .zero { return .failure(.expiredUnsent(limit)) }
+        let key = policy.key ?? CacheKey(request)
+        if let response = responseCache.response(for: key, policy) { return .success(response) }
+        guard policy.asks else { return .failure(responseCache.absence) }
+        let call = SharedCall(
+            tickets.wrappingAdd(1, ordering: .relaxed).newValue,
+            request.frame,
+            key,
+            policy,
+            deadline: limit.map { loop.now.advanced(by: $0) },
+            retry ?? options.requests.retry,
+            waitsForReady: waitsForReady
+        )
+        let outcome = await shared(call)
+        guard case .failure(let error) = outcome, error.isUnreachability,
+            let response = responseCache.staleResponse(for: key, policy)
+        else { return outcome }
+        return .success(response)
+    }
+
+    private nonisolated func shared(_ call: SharedCall) async -> Outcome {
+        await withTaskCancellationHandler {
+            await withSuspension { suspension in
+                mailbox.postRequest(.share(call, suspension))
+                // As in `send`: a cancellation before found nothing to leave.
+                if Task.isCancelled { mailbox.post(.leave(call)) }
+            }
+        } onCancel: {
+            mailbox.post(.leave(call))
+        }
+    }
+}
+
+extension ClientError {
+    /// Whether the server cannot be reached, as far as this side can tell.
+    fileprivate var isUnreachability: Bool {
+        switch code {
+        case .unavailable, .timedOut, .connectionLost, .tlsFailed: true
+        case .cancelled, .closed, .rejected, .protocolViolation, .invalidRequest, .overloaded, .notCached: false
+        }
+    }
+}

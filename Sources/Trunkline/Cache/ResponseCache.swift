@@ -1,0 +1,156 @@
+import TrunklineCore
+import TrunklineIO
+
+/// A client's cached responses, and the exchanges that others may join.
+///
+/// Behind a lock, so that a response that is there costs its caller no way to the loop and back, and that
+/// `removeCachedResponses` holds as soon as it has returned. Nobody is resumed here: what is found is handed out, and the
+/// loop, where alone exchanges are begun, joined, left and ended, does the rest.
+final class ResponseCache: Sendable {
+    private struct State {
+        var store: ResponseStore
+        /// Exchanges whose response is to be kept, and which others may join, by their keys, in the order in which they
+        /// began: more than one where the terms of their calls differ. What is not in here any more has been overtaken.
+        var loading: [CacheKey: [SharedExchange]] = [:]
+        var statistics = Client.CacheStatistics()
+        var isClosed = false
+    }
+
+    /// What a call meets.
+    enum Encounter {
+        case response(Frame)
+        case exchange(SharedExchange)
+        case nothing
+    }
+
+    private let state: Lock<State>
+    private let codec: any FrameCodec
+    private let loop: any EventLoop
+
+    init(_ options: ClientOptions.Cache, speaking codec: any FrameCodec, loop: any EventLoop) {
+        self.codec = codec
+        self.loop = loop
+        let store = ResponseStore(maximumCount: options.maximumCount, maximumBytes: options.maximumBytes)
+        state = Lock(State(store: store))
+    }
+
+    var statistics: Client.CacheStatistics {
+        state.withLock { state in
+            var statistics = state.statistics
+            (statistics.count, statistics.byteCount) = (state.store.count, state.store.byteCount)
+            return statistics
+        }
+    }
+
+    // MARK: From any thread
+
+    /// A response that will do for `policy` without asking.
+    func response(for key: CacheKey, _ policy: CachePolicy) -> Frame? {
+        let now = loop.now
+        return state.withLock { state in
+            let response = state.store.response(for: key, policy.fresh, at: now)
+            if response != nil { state.statistics.hits += 1 }
+            if response == nil, !policy.asks, !state.isClosed { state.statistics.misses += 1 }
+            return response
+        }
+    }
+
+    /// A response that will do for `policy` when the server cannot be reached.
+    func staleResponse(for key: CacheKey, _ policy: CachePolicy) -> Frame? {
+        guard policy.stale != .none else { return nil }
+        let now = loop.now
+        return state.withLock { state in
+            let response = state.store.response(for: key, policy.stale, at: now)
+            if response != nil { state.statistics.staleHits += 1 }
+            return response
+        }
+    }
+
+    /// Why a call that may not ask has no response.
+    var absence: ClientError {
+        if state.withLock({ $0.isClosed }) { return ClientError(.closed, .notSent, "the client is closed") }
+        return ClientError(.notCached, .notSent, "no response is cached, and the call does not ask the server")
+    }
+
+    /// Forgets what is there for `key`, and lets nobody have what is on its way but those who wait for it already.
+    func remove(_ key: CacheKey) {
+        state.withLock { state in
+            state.store.remove(key)
+            state.loading[key] = nil
+        }
+    }
+
+    func removeAll() {
+        state.withLock { state in
+            state.store.removeAll()
+            state.loading = [:]
+        }
+    }
+
+    /// Forgets `response`, which its caller could not read.
+    func remove(_ response: Frame, for key: CacheKey) {
+        state.withLock { $0.store.remove(key) { $0 == response } }
+    }
+
+    /// The client takes nothing on any more: forgets everything for good.
+    func close() {
+        state.withLock { state in
+            state.isClosed = true
+            state.store.removeAll()
+            state.loading = [:]
+        }
+    }
+
+    // MARK: On the loop
+
+    /// What `call` meets: its response may have come on its way to the loop.
+    func meet(_ call: SharedCall) -> Encounter {
+        let now = loop.now
+        return state.withLock { state in
+            if let response = state.store.response(for: call.key, call.policy.fresh, at: now) {
+                state.statistics.hits += 1
+                return .response(response)
+            }
+            let exchange = state.loading[call.key]?.last { $0.hasTerms(of: call) }
+            return exchange.map { .exchange($0) } ?? .nothing
+        }
+    }
+
+    func noteShared() { state.withLock { $0.statistics.shares += 1 } }
+
+    /// `call` has begun `exchange`. What others asked for before is not good enough for it if it does not join them, and
+    /// so not to be kept either.
+    func begin(_ exchange: SharedExchange, for call: SharedCall) {
+        state.withLock { state in
+            state.statistics.misses += 1
+            if state.isClosed { return }
+            if call.policy.joins {
+                state.loading[call.key, default: []].append(exchange)
+            } else {
+                state.loading[call.key] = [exchange]
+            }
+        }
+    }
+
+    /// `exchange` has ended: keeps what it brought, unless it was overtaken. Returns what its callers are told.
+    func end(_ exchange: SharedExchange, _ outcome: Outcome) -> Outcome {
+        var response: Frame?
+        // The callers get the same memory as the cache.
+        if case .success(let frame) = outcome, codec.mayCache(frame) { response = frame.compacted }
+        let (kept, key, now) = (response, exchange.key.compacted, loop.now)
+        state.withLock { state in
+            guard var loading = state.loading[key], let place = loading.firstIndex(where: { $0 === exchange }) else {
+                return
+            }
+            if let kept {
+                state.store.insert(kept, for: key, at: now)
+                loading.removeFirst(place)  // they began before
+                loading.removeFirst()
+            } else {
+                loading.remove(at: place)
+            }
+            state.loading[key] = loading.isEmpty ? nil : loading
+        }
+        return response.map { .success($0) } ?? outcome
+    }
+}

@@ -1,0 +1,98 @@
+import TrunklineCore
+
+/// Responses by their keys, bounded by count and by bytes: what was not used for longest makes room.
+///
+/// The slots form a list in the order of their use, so that using, adding and dropping one is constant work.
+struct ResponseStore: Sendable {
+    private struct Slot {
+        let key: CacheKey
+        let response: Frame
+        let receivedAt: Instant
+        let cost: Int
+        /// The next one that was used later.
+        var newer: Int?
+        /// The next one that was used earlier.
+        var older: Int?
+    }
+
+    /// What the bookkeeping for a response takes, roughly: a slot, its place in the index, and two arrays' heads.
+    static let overhead = 512
+
+    private let maximumCount: Int
+    private let maximumBytes: Int
+    private var slots: [Slot?] = []
+    private var free: [Int] = []
+    private var indices: [CacheKey: Int] = [:]
+    private var newest: Int?
+    private var oldest: Int?
+    /// What all of them hold.
+    private(set) var byteCount = 0
+
+    init(maximumCount: Int, maximumBytes: Int) {
+        self.maximumCount = maximumCount
+        self.maximumBytes = maximumBytes
+    }
+
+    /// How many there are.
+    var count: Int { indices.count }
+
+    /// The response for `key` if its age is admitted at `now`; it is then the one that was used last.
+    mutating func response(for key: CacheKey, _ age: CachePolicy.Age, at now: Instant) -> Frame? {
+        guard let index = indices[key], let slot = slots[index], age.admits(now.since(slot.receivedAt)) else {
+            return nil
+        }
+        if newest != index {
+            unlink(index)
+            link(index)
+        }
+        return slot.response
+    }
+
+    /// Keeps `response` in place of what is there for `key`, which goes even if there is no room for the new one.
+    mutating func insert(_ response: Frame, for key: CacheKey, at now: Instant) {
+        remove(key)
+        let cost = response.contentSize + key.size + Self.overhead
+        guard maximumCount > 0, cost <= maximumBytes else { return }
+        // In this order, so that nothing overflows.
+        while count >= maximumCount || byteCount > maximumBytes - cost, let oldest { drop(oldest) }
+        let slot = Slot(key: key, response: response, receivedAt: now, cost: cost)
+        let index = free.popLast() ?? slots.count
+        if index == slots.count { slots.append(slot) } else { slots[index] = slot }
+        indices[key] = index
+        byteCount += cost
+        link(index)
+    }
+
+    /// Drops the response for `key`, if there is one that `isMeant`.
+    mutating func remove(_ key: CacheKey, where isMeant: (Frame) -> Bool = { _ in true }) {
+        if let index = indices[key], let slot = slots[index], isMeant(slot.response) { drop(index) }
+    }
+
+    /// Drops everything, and the memory of the bookkeeping.
+    mutating func removeAll() {
+        self = ResponseStore(maximumCount: maximumCount, maximumBytes: maximumBytes)
+    }
+
+    private mutating func drop(_ index: Int) {
+        guard let slot = slots[index] else { return }
+        unlink(index)
+        slots[index] = nil
+        free.append(index)
+        indices[slot.key] = nil
+        byteCount -= slot.cost
+    }
+
+    /// Puts a slot in front of the list.
+    private mutating func link(_ index: Int) {
+        slots[index]?.newer = nil
+        slots[index]?.older = newest
+        if let newest { slots[newest]?.newer = index } else { oldest = index }
+        newest = index
+    }
+
+    private mutating func unlink(_ index: Int) {
+        guard let slot = slots[index] else { return }
+        if let newer = slot.newer { slots[newer]?.older = slot.older } else { newest = slot.older }
+        if let older = slot.older { slots[older]?.newer = slot.newer } else { oldest = slot.newer }
+    }
+}
