@@ -70,7 +70,8 @@ struct LoopbackSilenceTests {
         let mute = try RawListener()
         let options = quickOptions { options in
             options.connecting.timeout = .seconds(60)
-            options.greeting.timeout = .milliseconds(200)
+            options.greeting.timeout = .seconds(1)
+            options.requests.timeout = patience
             options.greeting.perform = { greeter in
                 _ = try await greeter.send(Request(type: 0x411, body: "login"), timeout: .seconds(60))
             }
