@@ -19,6 +19,7 @@ extension Client: @preconcurrency ConnectionOwner {
                     receive(frame, in: session)
                 }
             }
+            endAnswered()
             // After the frames that came with it, which belong to the link that is left now.
             if let farewell { leave(farewell) }
             // Left because of a goAway that came along, it would wait for answers that do not come.
@@ -37,12 +38,13 @@ extension Client: @preconcurrency ConnectionOwner {
                     receive(frame, in: session)
                 }
             }
+            endAnswered()
             if isLast { connection.assumeIsolated { $0.endRetired(session) } }
         case .drained: break  // `finish` lets go out what waits
         case .wrote(let tickets):
             for ticket in tickets { exchange.written(ticket) }
         case .refused(let refusals):
-            for (ticket, error) in refusals { exchange.refused(ticket, error) }
+            for (ticket, error) in refusals { refused(ticket, error) }
         case .ready(let session):
             self.session = session
             linkEstablished()
@@ -108,9 +110,10 @@ extension Client: @preconcurrency ConnectionOwner {
         resumeConnectWaiters(nil)
     }
 
-    func connectionLost(_ cause: any Error, to endpoint: Endpoint) -> Int {
+    func connectionLost(_ cause: any Error, to endpoint: Endpoint, unsent: [Ticket]) -> Int {
         begin()
         defer { finish() }
+        exchange.followUps.noteDropped(unsent)
         let unstarted = connection.assumeIsolated { $0.outbound.level.unstarted }
         let lost = exchange.linkLost(isOurDoing: (cause as? TransportError)?.code == .closedLocally) { $0 < unstarted }
         let error = ClientError.lost(with: endpoint, cause)
@@ -129,10 +132,12 @@ extension Client: @preconcurrency ConnectionOwner {
         _ session: UInt64,
         _ positions: Range<OutboundPosition>,
         _ cause: any Error,
-        to endpoint: Endpoint
+        to endpoint: Endpoint,
+        unsent: [Ticket]
     ) -> Int {
         begin()
         defer { finish() }
+        exchange.followUps.noteDropped(unsent)
         let lost = exchange.retiredLinkLost(session, positions)
         let error = ClientError.lost(with: endpoint, cause)
         for (ticket, waiter) in lost { fail(ticket, waiter, error) }

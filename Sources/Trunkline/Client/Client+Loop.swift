@@ -40,6 +40,9 @@ extension Client: @preconcurrency MailboxOwner {
 
     /// Hands the batch to the connection. Must come before anything that asks whether a frame has started.
     func flushOutgoing() {
+        for (item, position) in exchange.takeOutgoingRetired() {
+            connection.assumeIsolated { $0.enqueueRetired(item, for: position) }
+        }
         // Taken out first: the connection may tell of its failure before `enqueue` returns.
         guard exchange.hasOutgoing else { return }
         var items = exchange.takeOutgoing()
@@ -55,6 +58,7 @@ extension Client: @preconcurrency MailboxOwner {
             for (index, frame) in frames.enumerated() {
                 register(first + Ticket(index), frame, batch.waiter(index, frame, deadline), deadline, true)
             }
+        case .follow(let followUp, let channel): follow(followUp, channel)
         case .cancel(let tickets):
             for ticket in tickets { cancel(ticket, .cancelled, "cancelled by the caller") }
         case .cancelAll(let last):
@@ -103,8 +107,11 @@ extension Client: @preconcurrency MailboxOwner {
 
     /// Ends a request that is not wanted any more, by whatever of the three ways is right.
     func cancel(_ ticket: Ticket, _ code: ClientError.Code, _ message: String, cause: FrameError? = nil) {
+        if ticket >= FollowUp.firstTicket { return cancelFollowUp(ticket) }
         guard let entry = exchange.table[ticket] else { return }  // it has ended already
         flushOutgoing()
+        // Before the cancel frame, behind which nothing of it may go out.
+        endFollowUps(of: ticket, ClientError(code, .unknown, message, cause: cause))
         let started = connection.assumeIsolated { $0.outbound.hasStarted(entry.position) }
         switch exchange.cancel(ticket, now: loop.now, hasStarted: { _ in started }) {
         case .none: return
@@ -119,7 +126,8 @@ extension Client: @preconcurrency MailboxOwner {
             }
             if entry.expectsResponse, let frame = codec.cancelFrame(for: serial, type: type) {
                 if entry.position < exchange.table.retiredEnd {
-                    connection.assumeIsolated { $0.enqueueRetired(frame, for: entry.position) }
+                    let item = OutboundQueue.Item(frame, ticket: 0)
+                    connection.assumeIsolated { $0.enqueueRetired(item, for: entry.position) }
                 } else {
                     exchange.send(frame)
                 }

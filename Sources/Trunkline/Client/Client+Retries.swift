@@ -7,6 +7,7 @@ extension Client {
     func fail(_ ticket: Ticket, _ waiter: Waiter, _ error: ClientError) {
         if exchange.retry(ticket, waiter, after: error, at: loop.now) { return }
         waiter.resume(.failure(error))
+        endFollowUps(of: ticket, error)
     }
 
     /// Why a request with these terms may not be taken in; `nil` when it may.
@@ -38,6 +39,7 @@ extension Client {
             else { continue }
             if position != 0 { connection.assumeIsolated { _ = $0.outbound.remove(position) } }
             waiter.resume(.failure(error))
+            endFollowUps(of: ticket, error)
         }
     }
 

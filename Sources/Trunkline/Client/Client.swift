@@ -90,6 +90,7 @@ public actor Client {
         // Callers of `send` hold the client, so those left are handles and streams.
         for channel in channels { channel.finish() }
         let (left, connection) = (exchange.removeAll(), connection)
+        let followUps = exchange.followUps.removeAll()
         loop.schedule(
             Completion {
                 connection.assumeIsolated { connection in
@@ -97,6 +98,11 @@ public actor Client {
                         let hasStarted = entry.position != 0 && connection.outbound.hasStarted(entry.position)
                         let error = ClientError(.closed, hasStarted ? .unknown : .notSent, "the client was let go")
                         entry.waiter.resume(.failure(error))
+                    }
+                    let error = ClientError(.closed, .notSent, "the client was let go")
+                    for followUp in followUps.held { followUp.fail(error, isSent: false) }
+                    for followUp in followUps.queued {
+                        followUp.fail(error, isSent: !connection.remove(of: followUp.ticket))
                     }
                     connection.finishClosing()
                 }

@@ -6,6 +6,7 @@ extension Exchange {
     /// for good if not.
     mutating func retry(_ ticket: Ticket, _ waiter: Waiter, after error: ClientError, at now: Instant) -> Bool {
         guard case .particular(let present, let terms) = waiter, let plain = present.anew else { return false }
+        if followUps.targets[ticket]?.isContinued == true { return false }
         if let until = terms.restsUntil {
             // It did not wait for the server that could not be reached: it only begins to when its rest is over.
             guard error.code == .unavailable else { return false }

@@ -10,16 +10,20 @@ struct Exchange: Sendable {
     /// Registered requests that wait their turn: the limit on requests in flight, or the high watermark, is reached, or
     /// every serial is held.
     private var waiting = WaitingLine()
+    /// What callers add to requests under way.
+    var followUps = FollowUps()
     /// How many requests are admitted and have not left.
     var inFlight = 0
     /// What was admitted since `begin`, to be handed to the connection.
-    private var outgoing: [OutboundQueue.Item] = []
+    var outgoing: [OutboundQueue.Item] = []
+    /// The same for links that take no new requests, with the places of the requests that it is about.
+    var outgoingRetired: [(item: OutboundQueue.Item, position: OutboundPosition)] = []
     /// The state of the outbound queue when this batch began, kept up with what was admitted since.
-    private var outbound = OutboundQueue.Level()
+    var outbound = OutboundQueue.Level()
     private var isAboveWatermark = false
     var counters = Client.Statistics()
     /// What share of the endpoint's requests failed lately; `nil` when that is nothing to go by.
-    private var errors: ErrorRateWindow?
+    var errors: ErrorRateWindow?
 
     /// Requests between two tries, by the end of their back-off. Those that were given up meanwhile are in it still.
     var resting = DeadlineQueue()
@@ -98,6 +102,7 @@ struct Exchange: Sendable {
             waiter.resume(.failure(error))
             return false
         }
+        if expectsResponse, frame.kind == .part { followUps.begin(ticket, type: frame.type) }
         if maySkip {
             let serial = table.registerAdmitted(
                 ticket,
@@ -152,7 +157,10 @@ struct Exchange: Sendable {
     }
 
     private mutating func mayAdmit() -> Bool {
-        guard inFlight < maximumInFlight, !table.isHeld else { return false }
+        inFlight < maximumInFlight && !table.isHeld && isBelowWatermark()
+    }
+
+    mutating func isBelowWatermark() -> Bool {
         if outbound.byteCount >= highWatermark { isAboveWatermark = true }
         return !isAboveWatermark
     }
@@ -183,14 +191,23 @@ struct Exchange: Sendable {
     /// How many wait their turn, or the end of a back-off.
     private var waitingCount: Int { table.count - inFlight }
 
-    /// Lets those go out who waited, as far as they may.
+    /// Lets those go out who waited, as far as they may: requests and follow-ups in turn, so that neither keep the others
+    /// from the room below the watermark.
     mutating func admitWaiting() {
-        while let ticket = waiting.first() {
-            let position = outbound.nextPosition + UInt64(outgoing.count)
-            guard mayAdmit(), let serial = table.admit(ticket, at: position) else { return }
-            guard let frame = waiting.remove(ticket), let entry = table[ticket] else { return }
-            letGo(ticket, frame, serial, entry.waiter, expectsResponse: entry.expectsResponse)
+        var next = 0
+        while true {
+            let hasReleased = releaseFollowUp(from: &next)
+            guard admitFirst() || hasReleased else { return }
         }
+    }
+
+    private mutating func admitFirst() -> Bool {
+        guard let ticket = waiting.first() else { return false }
+        let position = outbound.nextPosition + UInt64(outgoing.count)
+        guard mayAdmit(), let serial = table.admit(ticket, at: position) else { return false }
+        guard let frame = waiting.remove(ticket), let entry = table[ticket] else { return false }
+        letGo(ticket, frame, serial, entry.waiter, expectsResponse: entry.expectsResponse)
+        return true
     }
 
     // MARK: Out
@@ -203,13 +220,18 @@ struct Exchange: Sendable {
 
     /// Hands a response that came on a link that takes no new requests to the one who waits for it.
     mutating func answer(_ frame: Frame, on session: UInt64, _ positions: Range<OutboundPosition>) {
-        resume(table.answer(frame.serial, on: session, positions), with: frame)
+        resume(table.answer(frame.serial, on: session, positions), with: frame, on: positions)
     }
 
     @inline(__always)
-    private mutating func resume(_ answer: RequestTable<Waiter>.Answer, with frame: consuming Frame) {
+    private mutating func resume(
+        _ answer: RequestTable<Waiter>.Answer,
+        with frame: consuming Frame,
+        on positions: Range<OutboundPosition>? = nil
+    ) {
         switch answer {
-        case .resume(_, let waiter):
+        case .resume(let ticket, let waiter):
+            if followUps.hasTargets { followUps.noteAnswered(ticket, frame.serial, positions) }
             inFlight -= 1
             counters.responses += 1
             errors?.countAnswered()
@@ -223,6 +245,7 @@ struct Exchange: Sendable {
 
     /// The last byte of a frame is with the kernel.
     mutating func written(_ ticket: Ticket) {
+        if ticket >= FollowUp.firstTicket { return followUps.written(ticket) }
         guard let entry = table[ticket] else { return }
         if entry.expectsResponse {
             entry.waiter.handle?.noteWritten()
@@ -232,11 +255,11 @@ struct Exchange: Sendable {
         }
     }
 
-    /// A frame cannot be encoded; it is out of the outbound queue.
-    mutating func refused(_ ticket: Ticket, _ error: FrameError) {
+    /// A request cannot be encoded; it is out of the outbound queue.
+    mutating func refused(_ ticket: Ticket, _ error: ClientError) {
         guard let waiter = table.take(ticket) else { return }
         inFlight -= 1
-        waiter.resume(.failure(ClientError(.invalidRequest, .notSent, "the frame cannot be encoded", cause: error)))
+        waiter.resume(.failure(error))
     }
 
     /// Gives a request up; the caller performs what the result asks for.
@@ -262,20 +285,6 @@ struct Exchange: Sendable {
         inFlight -= lost.count
         return lost
     }
-
-    // MARK: The endpoint
-
-    /// A request that was written had no answer in time.
-    mutating func countTimedOut() { errors?.countFailed() }
-
-    /// Whether so many requests failed that the endpoint is to be left.
-    mutating func hasTooManyErrors(at now: Instant) -> Bool {
-        errors?.roll(to: now)
-        return errors?.isExceeded ?? false
-    }
-
-    /// The endpoint is another now.
-    mutating func forgetErrors() { errors?.reset() }
 
     /// Hands out everyone; those under way on links that take no new requests only when `includingRetired`.
     mutating func removeAll(

@@ -8,6 +8,8 @@ enum Submission: Sendable {
     case send(Ticket, Frame, Waiter, deadline: Instant?, expectsResponse: Bool)
     /// Requests with consecutive tickets, the first of them given.
     case sendAll(first: Ticket, [Frame], Batch, deadline: Instant?)
+    /// Adds a frame to a request, whose reply goes to this channel.
+    case follow(FollowUp, ReplyChannel)
     case cancel(ClosedRange<Ticket>)
     /// Cancels those up to this ticket. Requests that a caller on the loop makes after it are taken before it.
     case cancelAll(upTo: Ticket)
@@ -42,6 +44,8 @@ final class Mailbox: LoopWork {
         var spare: [Submission?] = []
     }
 
+    /// Tickets of follow-ups.
+    private let followUps = Atomic<Ticket>(FollowUp.firstTicket)
     private let box = Lock<[Submission?]>([])
     /// Whether there is something in the box, which the loop then knows. Changed with the box locked.
     private let isFilled = Atomic<Bool>(false)
@@ -53,7 +57,10 @@ final class Mailbox: LoopWork {
 
     init(loop: any EventLoop) { self.loop = loop }
 
-    /// Posts anything but a request.
+    /// A ticket for a follow-up.
+    func followUpTicket() -> Ticket { followUps.wrappingAdd(1, ordering: .relaxed).newValue }
+
+    /// Posts anything but a request or a follow-up.
     func post(_ submission: Submission) {
         let isFirst = box.withLock { items in
             items.append(submission)
@@ -62,7 +69,7 @@ final class Mailbox: LoopWork {
         if isFirst { loop.schedule(self) }
     }
 
-    /// Posts a request.
+    /// Posts a request or a follow-up.
     func postRequest(_ submission: Submission) {
         guard loop.isCurrent, !isFilled.load(ordering: .acquiring) else { return post(submission) }
         unsafe onLoop.items.append(submission)
@@ -103,6 +110,7 @@ extension Submission {
         case .send(_, _, let waiter, _, _): waiter.resume(.failure(error))
         case .sendAll(_, let frames, let batch, _):
             for index in frames.indices { batch.complete(index, .failure(error)) }
+        case .follow(let followUp, _): followUp.fail(error, isSent: false)
         case .subscribe(let channel): channel.finish()
         case .connect(_, let suspension): suspension.resume(returning: error)
         case .awaitClosed(let suspension): suspension.resume()

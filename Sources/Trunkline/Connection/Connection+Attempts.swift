@@ -159,11 +159,11 @@ extension Connection {
         let bytesUnsent = outbound.unwrittenCount
         let lifetime = readySince.map { loop.now.since($0) } ?? .zero
         readySince = nil
-        outbound.linkLost()
+        let unsent = outbound.linkLost()
         // The machine first: while the owner hears of it, the link is no more, and no reason to leave its endpoint.
         let action = machine.linkLost(link.session, DisconnectCause(cause), at: loop.now)
         perform(action) {
-            let requestsLost = owner?.connectionLost(cause, to: link.endpoint) ?? 0
+            let requestsLost = owner?.connectionLost(cause, to: link.endpoint, unsent: unsent) ?? 0
             report(
                 isDraining || isOwnerDraining ? .draining : .ready,
                 DisconnectCause(cause),

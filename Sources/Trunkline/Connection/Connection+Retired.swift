@@ -61,8 +61,7 @@ extension Connection {
         let old = retired.remove(at: index)
         Lingering.close(old.link.transport, on: loop)
         armRetired()
-        let endpoint = old.link.endpoint
-        let lost = owner?.retiredLinkLost(session, old.positions, TransportError.endedByServer, to: endpoint) ?? 0
+        let lost = tellOwner(of: old, TransportError.endedByServer)
         report(old, old.cause, nil, requestsLost: lost)
     }
 
@@ -88,10 +87,18 @@ extension Connection {
     }
 
     /// Sends a frame that belongs to the link on which the request at `position` started.
-    func enqueueRetired(_ frame: Frame, for position: OutboundPosition) {
+    func enqueueRetired(_ item: OutboundQueue.Item, for position: OutboundPosition) {
         guard let index = retired.firstIndex(where: { $0.positions.contains(position) }) else { return }
-        retired[index].outbound.append(OutboundQueue.Item(frame, ticket: 0))
+        retired[index].outbound.append(item)
         flushAtEndOfTurn()
+    }
+
+    /// Takes the frame of `ticket` out of the way to whatever link, unless a byte of it was written. Returns whether it
+    /// did.
+    func remove(of ticket: Ticket) -> Bool {
+        if outbound.remove(of: ticket) { return true }
+        for index in retired.indices where retired[index].outbound.remove(of: ticket) { return true }
+        return false
     }
 
     /// Writes what has come to be said on links that were left.
@@ -167,8 +174,21 @@ extension Connection {
         guard let index = indexOfRetired(id) else { return }
         let old = retired.remove(at: index)
         old.link.transport.close()
-        let lost = owner?.retiredLinkLost(old.link.session, old.positions, cause, to: old.link.endpoint) ?? 0
+        let lost = tellOwner(of: old, cause)
         report(old, DisconnectCause(cause), cause, requestsLost: lost)
+    }
+
+    /// Tells the owner that a link that was left is gone. Returns how many requests were lost with it.
+    private func tellOwner(of old: RetiredLink, _ cause: any Error) -> Int {
+        var outbound = old.outbound
+        let unsent = outbound.linkLost()
+        return owner?.retiredLinkLost(
+            old.link.session,
+            old.positions,
+            cause,
+            to: old.link.endpoint,
+            unsent: unsent
+        ) ?? 0
     }
 
     private func report(_ old: RetiredLink, _ cause: DisconnectCause, _ error: (any Error)?, requestsLost: Int) {

@@ -7,8 +7,9 @@ protocol ConnectionOwner: AnyObject, Sendable {
     /// Whether a request whose frame is at one of `positions` waits for its response. Asked when a link is silent, so it
     /// may take its time.
     func hasUnanswered(at positions: Range<OutboundPosition>) -> Bool
-    /// The link is gone. Returns how many requests were lost with it. Called within the connection's isolation.
-    func connectionLost(_ cause: any Error, to endpoint: Endpoint) -> Int
+    /// The link is gone, and with it the frames of its own of which nothing was written. Returns how many requests were
+    /// lost with it. Called within the connection's isolation.
+    func connectionLost(_ cause: any Error, to endpoint: Endpoint, unsent: [Ticket]) -> Int
     /// The link takes no new requests. Returns how many are left on it, and on others that were left before.
     func connectionRetired(_ session: UInt64, before unstarted: OutboundPosition) -> Int
     /// A link that was left is gone. Returns how many requests were lost with it.
@@ -16,7 +17,8 @@ protocol ConnectionOwner: AnyObject, Sendable {
         _ session: UInt64,
         _ positions: Range<OutboundPosition>,
         _ cause: any Error,
-        to endpoint: Endpoint
+        to endpoint: Endpoint,
+        unsent: [Ticket]
     ) -> Int
 }
 

@@ -19,6 +19,9 @@ extension Client {
     /// and `damage`. When the link is lost in the midst of a reply that is `connectionLost`, fate `unknown`.
     ///
     /// - Parameters:
+    ///   - isPart: Whether `request` is the first piece of a longer one; its frame's kind is `part`. The others follow by
+    ///     `ReplyStream.post(_:isPart:)`. For protocols with serials and a cancel frame: otherwise the stream fails with
+    ///     `invalidRequest`.
     ///   - timeout: From this call until the response, retries included; `nil` for none: a long reply may take its time.
     ///   - partTimeout: The longest wait for one element, counted from when the reader asks for it; the reader's own time
     ///     between two elements does not count. `nil` for `options.requests.timeout` (8 s unless changed). When either
@@ -28,6 +31,7 @@ extension Client {
     ///   - buffering: How much is held for a slow reader, and what happens beyond that.
     public nonisolated func stream(
         _ request: Request,
+        isPart: Bool = false,
         timeout: Duration? = nil,
         partTimeout: Duration? = nil,
         retry: RetryPolicy? = nil,
@@ -36,7 +40,9 @@ extension Client {
     ) -> ReplyStream {
         let ticket = tickets.wrappingAdd(1, ordering: .relaxed).newValue
         let partTimeout = partTimeout ?? options.requests.timeout
-        let (now, frame) = (loop.now, request.frame)
+        var frame = request.frame
+        if isPart { frame.kind = .part }
+        let now = loop.now
         let deadline = timeout.map { now.advanced(by: $0) }
         let channel = ReplyChannel(
             ticket,
@@ -50,6 +56,10 @@ extension Client {
             channel.finish(.failure(.expiredUnsent(expired)))
             return ReplyStream(channel)
         }
+        if isPart, codec.matching == .inOrder || codec.cancelFrame(for: 0, type: frame.type) == nil {
+            channel.finish(.failure(.notInPieces))
+            return ReplyStream(channel)
+        }
         let waiter = Waiter.stream(channel).under(
             retry ?? options.requests.retry,
             waitsForReady: waitsForReady,
@@ -60,5 +70,12 @@ extension Client {
         let firstLook = [deadline, partTimeout.map { now.advanced(by: $0) }].compactMap { $0 }.min()
         mailbox.postRequest(.send(ticket, frame, waiter, deadline: firstLook, expectsResponse: true))
         return ReplyStream(channel)
+    }
+}
+
+extension ClientError {
+    /// A request that was given up half-way, or answered, would never end for the server.
+    fileprivate static var notInPieces: ClientError {
+        ClientError(.invalidRequest, .notSent, "requests in pieces need serials and a cancel frame")
     }
 }

@@ -16,6 +16,8 @@ final class ReplyChannel: Sendable {
         var rejection: [UInt8] = []
         /// The request has left the client.
         var isFinished = false
+        /// Why nothing can be added to the request any more.
+        var ending: ClientError?
         /// Nobody wants the rest.
         var isAbandoned = false
         /// The reader has been told why it ends: there is nothing more to say.
@@ -71,6 +73,9 @@ final class ReplyChannel: Sendable {
     /// Whether a part has come: then the request cannot be sent again.
     var hasParts: Bool { state.withLock { $0.hasParts } }
 
+    /// Why nothing can be added to the request any more; `nil` while it is under way.
+    var ending: ClientError? { state.withLock { $0.ending } }
+
     /// When to look again whether the request is out of time; `nil` when it is, at `now`.
     ///
     /// While nobody waits for an element, its time has not begun; whoever begins to wait does so after `now`. So one
@@ -114,6 +119,8 @@ final class ReplyChannel: Sendable {
         let (served, mayResume) = state.withLock { state in
             guard !state.isFinished else { return ([(Suspension<Element>, Element)](), false) }
             state.isFinished = true
+            if case .failure(let error) = outcome, error.code != .rejected { state.ending = error }
+            state.ending = state.ending ?? .replyEnded
             switch outcome {
             case .success(let frame) where !state.isAbandoned: state.last = frame
             case .success: state.failure = .readNoFurther
@@ -159,6 +166,24 @@ final class ReplyChannel: Sendable {
         }
         if mayResume { mailbox.post(.resumeReading) }
         return try element.get()
+    }
+
+    /// Adds a frame to the request; see `ReplyStream.post(_:isPart:)`.
+    func post(_ frame: Frame) async throws(ClientError) {
+        if let ending { throw ending.withFate(.notSent) }
+        if Task.isCancelled { throw .cancelledUnsent }
+        let id = mailbox.followUpTicket()
+        let error = await withTaskCancellationHandler {
+            await withSuspension { suspension in
+                let followUp = FollowUp(ticket: id, request: ticket, frame: frame, suspension: suspension)
+                mailbox.postRequest(.follow(followUp, self))
+                // As in `Client.outcome`: a cancellation may have come before.
+                if Task.isCancelled { mailbox.post(.cancel(id...id)) }
+            }
+        } onCancel: {
+            mailbox.post(.cancel(id...id))
+        }
+        if let error { throw error }
     }
 
     /// As `abandon`, for a reader who knows why: the stream is at its end at once.

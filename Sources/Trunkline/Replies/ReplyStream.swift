@@ -70,6 +70,30 @@ public struct ReplyStream: AsyncSequence, Sendable {
     /// Gives the request up at once. Without effect after the end.
     public func cancel() { reading.channel.abandon() }
 
+    /// Sends one more frame of this exchange, with the serial of its request and on the same link: the next piece of a
+    /// request that was begun with `isPart`, or how many more bytes of the reply the reader will take.
+    ///
+    /// Returns when the kernel has its last byte: this is how a slow server holds up an upload. Before the request has gone
+    /// out it waits for that. Frames go out in the order of the calls, and share the link with the requests of others:
+    /// have one call under way at a time, and pieces of some kilobytes, so that neither those nor memory suffer.
+    ///
+    /// Once a frame has been on its way the request is not sent again, whatever its retry policy. When the reply has ended
+    /// before the last piece was sent, the server is told so by a cancel frame.
+    ///
+    /// Cancelling the task takes the frame back if nothing of it is written, fate `notSent`; the exchange goes on all the
+    /// same. What is half written goes out whole, fate `unknown`.
+    ///
+    /// - Parameter isPart: Whether more of the same message is to come; the frame's kind is `part` then. With `.standard` a
+    ///   part has type 0x404 (as with 0), and the last piece 0x403.
+    /// - Throws: `closed` when the reply has ended: read it. What the reply ends with when it fails, `connectionLost` when
+    ///   its link is lost, `cancelled` when it is given up. `invalidRequest` when the frame cannot be encoded, and in
+    ///   protocols matched in order. The fate is that of this frame alone: `notSent` or `unknown`.
+    public func post(_ request: Request, isPart: Bool = false) async throws(ClientError) {
+        var frame = request.frame
+        if isPart { frame.kind = .part }
+        try await reading.channel.post(frame)
+    }
+
     /// Takes elements off a stream.
     public struct AsyncIterator: AsyncIteratorProtocol {
         let reading: Reading

@@ -98,6 +98,7 @@ extension Roles {
         if type == ping { return .ping }
         if type == pong { return .pong }
         if type == cancel { return .cancel }
+        if let part, part.contains(type) { return .part }
         if isServerSide { return .request }
         if let push, push.contains(type) { return .push }
         return .response

@@ -62,8 +62,19 @@ extension FrameLayout {
         case .cancel:
             if let type = frame.type != 0 ? frame.type : roles.cancel { return type }
         case .response:
+            // Taken for a part, it would leave its caller waiting.
+            if isServerSide, marks == nil, let part = roles.part, part.contains(frame.type) {
+                throw misuse(of: frame.type, by: "that of a part")
+            }
             return frame.type
         case .part:
+            if marks == nil, let part = roles.part {
+                if part.contains(frame.type) { return frame.type }
+                if frame.type == 0 { return part.lowerBound }
+                throw misuse(of: frame.type, by: "not that of a part")
+            }
+            // A mark is one of responses only.
+            if !isServerSide, outbound.kind == nil { break }
             if let marks, marks.part != nil || marks.kind != nil { return frame.type }
             if outbound.kind?.lists(.part) == true { return frame.type }
         case .goAway:

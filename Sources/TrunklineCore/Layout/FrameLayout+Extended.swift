@@ -10,6 +10,7 @@ extension FrameLayout {
             .length(UInt32.self, counting: .body),
             .body,
         ])
-        .validatingRoles(ping: 0x1, push: 0x2...0x400, cancel: 0x401, serials: 50...)
+        .validatingRoles(ping: 0x1, push: 0x2...0x400, cancel: 0x401, part: 0x404, serials: 50...)
+        .withWindow(0x405)
     }
 }

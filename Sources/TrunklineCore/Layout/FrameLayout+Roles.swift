@@ -20,7 +20,8 @@ extension FrameLayout {
     ///   - cancel: The type that cancels the request with the same serial.
     ///   - response: The mark that a response has and everything else has not. Without the role `push`, all else that the
     ///     server sends are pushes.
-    ///   - part: The types, or the mark, of a part of a response with more to come.
+    ///   - part: The types, or the mark, of a part of a response with more to come. Types tell parts of requests as well
+    ///     (`Client.stream` with `isPart`), as long as no role is told by anything but types.
     ///   - goAway: The types, or the mark, by which the server says that it is about to go.
     ///   - retryAfter: The named field in which such a frame says for how long.
     ///   - closing: The type of the last frame of a link that the client ends in good order, by which it takes leave
@@ -108,7 +109,9 @@ extension FrameLayout {
         var layout = self
         layout.roles = try Roles(list, request: requestPlan, response: responsePlan)
         layout.marks = try RoleMarks(list, request: requestPlan, response: responsePlan)
-        if let bodies = marks?.bodies { layout.marks = RoleMarks(layout.marks, bodies: bodies) }
+        if let bodies = marks?.bodies {
+            layout.marks = RoleMarks(layout.marks, bodies: bodies, part: layout.roles.part)
+        }
         return layout
     }
 
@@ -123,7 +126,8 @@ extension FrameLayout {
         let slots = [requestPlan.type, responsePlan.type]
         var layout = self
         layout.marks = LayoutError.stopping(file, line) { () throws(LayoutError) in
-            RoleMarks(marks, bodies: try Roles.codes("bodies", types.numbersOfRole, in: slots, "type"))
+            let bodies = try Roles.codes("bodies", types.numbersOfRole, in: slots, "type")
+            return RoleMarks(marks, bodies: bodies, part: roles.part)
         }
         return layout
     }

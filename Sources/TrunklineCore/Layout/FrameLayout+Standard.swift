@@ -10,6 +10,10 @@ extension FrameCodec where Self == FrameLayout {
     ///
     /// Type 0x1 is a heartbeat, 0x2 to 0x400 are pushes, 0x401 cancels, 0x402 carries JSON, 0x403 carries HTTP, and an
     /// application's own types start at 0x410. Serials start at 50.
+    ///
+    /// Type 0x404 is a piece of a message with more to come, in both directions (`Frame.Kind.part`): all pieces have the
+    /// serial of their request, and the last has another type. Type 0x405 is the client's word that it will take so many more
+    /// bytes of the reply, four bytes, big-endian.
     public static var standard: FrameLayout { standardLayout }
 }
 
@@ -19,4 +23,19 @@ private let standardLayout = FrameLayout {
     Field.length(UInt32.self, counting: .body)
     Field.body
 }
-.roles(ping: 0x1, push: 0x2...0x400, cancel: 0x401, serials: 50...)
+.roles(ping: 0x1, push: 0x2...0x400, cancel: 0x401, part: 0x404, serials: 50...)
+.withWindow(0x405)
+
+extension FrameLayout {
+    func withWindow(_ type: UInt32) -> FrameLayout {
+        var layout = self
+        layout.roles.window = type
+        return layout
+    }
+
+    /// Whether `frame`, of a client, says something about a request under way, and is neither a piece of it nor its end.
+    package func isWindowUpdate(_ frame: borrowing Frame) -> Bool { frame.type == roles.window }
+
+    /// Whether the type of a part is one of its own, which says so.
+    package var hasTypesOfParts: Bool { roles.part != nil }
+}

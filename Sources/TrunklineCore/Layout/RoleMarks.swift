@@ -48,11 +48,11 @@ final class RoleMarks: Sendable {
         }
     }
 
-    /// Those of `marks`, and `bodies`.
-    init(_ marks: RoleMarks?, bodies: ClosedRange<UInt32>?) {
+    /// Those of `marks`, and `bodies`; without any, `part` has been all there was.
+    init(_ marks: RoleMarks?, bodies: ClosedRange<UInt32>?, part types: ClosedRange<UInt32>?) {
         response = marks?.response
         push = marks?.push
-        part = marks?.part
+        part = marks?.part ?? types?.markOfRole
         goAway = marks?.goAway
         failure = marks?.failure
         retryAfter = marks?.retryAfter

@@ -6,6 +6,10 @@ struct Roles: Sendable {
     var cancel: UInt32?
     var closing: UInt32?
     var push: ClosedRange<UInt32>?
+    /// Of a piece of a message with more to come, in both directions, where type numbers are all there is.
+    var part: ClosedRange<UInt32>?
+    /// Of what a client says about a request under way that is neither a piece of it nor its end.
+    var window: UInt32?
     var success: ClosedRange<UInt32> = 0...0
     var serials: ClosedRange<SerialNumber> = 1...SerialNumber.max
 }
@@ -34,7 +38,8 @@ struct RoleList: Sendable {
 
     var hasMarks: Bool {
         let isPushMark = if let push { push.types == nil } else { false }
-        return isPushMark || response != nil || part != nil || goAway != nil || retryAfter != nil || failure != nil
+        let isPartMark = if let part { part.types == nil } else { false }
+        return isPushMark || isPartMark || response != nil || goAway != nil || retryAfter != nil || failure != nil
             || requests != nil || kind != nil
     }
 }
@@ -69,6 +74,7 @@ extension Roles {
             }
         }
         if let types = list.push?.types { push = try Roles.codes("push", types, in: [response.type], "type", typeBits) }
+        if let types = list.part?.types { part = try Roles.codes("part", types, in: [response.type], "type", typeBits) }
         success = try Roles.codes("success", list.success, in: [response.status], "status") ?? 0...0
         if let serials = list.serials {
             self.serials = try Roles.fit("serials", serials, in: [request.serial, response.serial], "serial")

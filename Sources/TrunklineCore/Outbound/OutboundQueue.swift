@@ -15,8 +15,10 @@ package struct OutboundQueue: Sendable {
     @usableFromInline
     package struct Item: Sendable {
         @usableFromInline package var frame: Frame
-        /// 0 for a frame that belongs to its link and is of no use on another: a cancellation, a pong.
+        /// 0 for a frame that nobody waits for: a cancellation, a pong.
         @usableFromInline package var ticket: Ticket
+        /// Whether it is of no use on another link: it is about a request that has started on this one, or nobody's.
+        @usableFromInline package var belongsToLink: Bool
         /// Whether its owner wants to hear when its last byte was written.
         @usableFromInline package var reportsWritten: Bool
         /// Taken out: it is passed over.
@@ -24,10 +26,16 @@ package struct OutboundQueue: Sendable {
         /// Where its bytes end in the buffer, once it is encoded.
         fileprivate var end = 0
 
-        package init(_ frame: consuming Frame, ticket: Ticket, reportsWritten: Bool = false) {
+        package init(
+            _ frame: consuming Frame,
+            ticket: Ticket,
+            reportsWritten: Bool = false,
+            belongsToLink: Bool = false
+        ) {
             self.frame = frame
             self.ticket = ticket
             self.reportsWritten = reportsWritten
+            self.belongsToLink = belongsToLink || ticket == 0
         }
     }
 
@@ -133,6 +141,12 @@ package struct OutboundQueue: Sendable {
         return item
     }
 
+    /// Takes the frame of `ticket`, not 0, out unless a byte of it was written. Returns whether it did. Looks through all.
+    package mutating func remove(of ticket: Ticket) -> Bool {
+        guard let index = items[head...].firstIndex(where: { $0.ticket == ticket }) else { return false }
+        return remove(headPosition + UInt64(index - head)) != nil
+    }
+
     private mutating func markRemoved(_ index: Int) {
         byteCount -= Self.cost(of: items[index].frame)
         if items[index].ticket == 0 { linkFrameCount -= 1 }
@@ -229,11 +243,17 @@ package struct OutboundQueue: Sendable {
     }
 
     /// Forgets the link: what had started is gone, and so are the frames that belong to the link; the others that had
-    /// not started go out on the next one.
-    package mutating func linkLost() {
+    /// not started go out on the next one. Returns the tickets of those that are gone and had not started.
+    @discardableResult
+    package mutating func linkLost() -> [Ticket] {
         if isHeadStarted { finishHead() }
-        for index in head..<items.count where items[index].ticket == 0 && !items[index].isRemoved { markRemoved(index) }
+        var unsent: [Ticket] = []
+        for index in head..<items.count where items[index].belongsToLink && !items[index].isRemoved {
+            if items[index].ticket != 0 { unsent.append(items[index].ticket) }
+            markRemoved(index)
+        }
         forgetEncoding()
+        return unsent
     }
 
     /// Leaves the link to others: what had started, and what belongs to the link, is handed out, to be written to its end
@@ -248,7 +268,7 @@ package struct OutboundQueue: Sendable {
             rest.byteCount = Self.cost(of: items[head].frame)
             rest.linkFrameCount = items[head].ticket == 0 ? 1 : 0
         }
-        for item in items[(head + (isHeadStarted ? 1 : 0))...] where item.ticket == 0 && !item.isRemoved {
+        for item in items[(head + (isHeadStarted ? 1 : 0))...] where item.belongsToLink && !item.isRemoved {
             var item = item
             item.end = 0
             rest.append(item)

@@ -12,6 +12,13 @@ extension LoopbackServer {
         public internal(set) var pingCount = 0
         /// Pongs received: answers to pings of ours.
         public internal(set) var pongCount = 0
+        /// Frames that belonged to a request that was under way, or had been: pieces of it and window updates, of which
+        /// `requestCount` and `received` know nothing. See `Reaction.perform`.
+        public internal(set) var followUpCount = 0
+        /// Bodies of `Reaction.perform` that ended without a reply, and their connections with them.
+        public internal(set) var unansweredCount = 0
+        /// What the last of those threw; `nil` if it returned.
+        public internal(set) var lastBodyFailure: (any Error)?
         /// Replies that were put on their way.
         public internal(set) var replyCount = 0
         /// Delayed or held replies that were dropped because their request was cancelled.
@@ -88,16 +95,19 @@ extension LoopbackServer.Journal: CustomStringConvertible {
     public var description: String {
         let counts = [
             (requestCount, "requests"), (cancelCount, "cancels"), (pingCount, "pings"), (pongCount, "pongs"),
+            (followUpCount, "follow-ups"),
             (replyCount, "replies"),
             (droppedReplyCount, "dropped replies"), (connectionCount, "open connections"),
             (totalConnections, "connections in all"), (malformedCount, "malformed connections"),
             (handshakeFailureCount, "failed handshakes"),
-            (unencodableCount, "frames not encodable"), (overflowCount, "overflows"),
+            (unansweredCount, "bodies without a reply"), (unencodableCount, "frames not encodable"),
+            (overflowCount, "overflows"),
         ]
         var words = counts.filter { $0.0 != 0 }.map { "\($0.0) \($0.1)" }
         if let lastHandshakeFailure { words.append("last failed handshake: \(lastHandshakeFailure)") }
         if let lastMalformation { words.append("last malformation: \(lastMalformation)") }
         if let lastEncodingFailure { words.append("last encoding failure: \(lastEncodingFailure)") }
+        if let lastBodyFailure { words.append("last failure of a body: \(lastBodyFailure)") }
         return words.isEmpty ? "nothing" : words.joined(separator: ", ")
     }
 }

@@ -53,7 +53,9 @@ extension LoopbackServer: TransportHandler {
 
     // MARK: In
 
-    func isReading(_ link: ServerLink) -> Bool { !isPaused && !link.isStopped && !link.isEnding }
+    func isReading(_ link: ServerLink) -> Bool {
+        !isPaused && !link.isStopped && !link.isEnding && link.crowdedCount == 0
+    }
 
     func updateReading(_ link: ServerLink) { link.transport.isReading = isReading(link) }
 
@@ -95,19 +97,19 @@ extension LoopbackServer: TransportHandler {
         case .ping, .pong: heartbeatReceived(frame, on: link)
         case .cancel:
             record.note(frame)
+            link.unfinished.remove(frame.serial)
             // In order, a response that does not come would shift all that follow.
             if !options.answersCancelled, link.codec.matching != .inOrder { dropReplies(to: frame.serial, on: link) }
         default:
             // A codec without a server side of its own takes what it receives for a response.
             var request = frame
-            request.kind = .request
+            if request.kind != .part { request.kind = .request }
+            let isInOrder = link.codec.matching == .inOrder
+            if !isInOrder, isFollowUp(request, on: link) { return }
             record.note(request)
-            perform(
-                scripted.popFirst() ?? handler(request),
-                for: request,
-                on: link,
-                keepsTurn: link.codec.matching == .inOrder
-            )
+            let reaction = scripted.popFirst() ?? handler(request)
+            let exchange = reaction.performs && !isInOrder ? open(request, on: link) : nil
+            perform(reaction, for: request, on: link, keepsTurn: isInOrder, exchange: exchange)
         }
     }
 
@@ -157,7 +159,11 @@ extension LoopbackServer: TransportHandler {
 
     private func flush(_ link: ServerLink) {
         guard !isSilent else { return link.transport.awaitsWritable = false }
-        switch link.flush(sent: &record.bytesSent) {
+        let before = record.bytesSent
+        let outcome = link.flush(sent: &record.bytesSent)
+        link.sentCount += record.bytesSent - before
+        serveWriters(of: link)
+        switch outcome {
         case .done: break
         case .again: markDirty(link)
         case .startTLS: startTLS(link)
@@ -196,6 +202,7 @@ extension LoopbackServer: TransportHandler {
     func finish(_ link: ServerLink) {
         link.appendClose()
         markDirty(link)
+        endExchanges(of: link)
     }
 
     func close(_ link: ServerLink, _ closing: Closing) {

@@ -5,14 +5,20 @@ import TrunklineIO
 /// Performs reactions.
 extension LoopbackServer {
     /// `keepsTurn` for a request whose response is known by its place among the others.
-    func perform(_ reaction: Reaction, for request: Frame, on link: ServerLink, keepsTurn: Bool = false) {
+    func perform(
+        _ reaction: Reaction,
+        for request: Frame,
+        on link: ServerLink,
+        keepsTurn: Bool = false,
+        exchange: OpenExchange? = nil
+    ) {
         if keepsTurn, link.isHeldUp {
             link.line.append(Program(reaction, for: request, on: link.transport.id, keepsTurn: true))
         } else if case .echo = reaction.action {  // the usual case, without a program
             guard !link.isEnding else { return }
             if send(reply(Frame(.response), to: request, echoing: true, on: link), on: link) { record.replyCount += 1 }
         } else {
-            run(Program(reaction, for: request, on: link.transport.id, keepsTurn: keepsTurn))
+            run(Program(reaction, for: request, on: link.transport.id, keepsTurn: keepsTurn, exchange: exchange))
         }
     }
 
@@ -31,11 +37,13 @@ extension LoopbackServer {
                 }
             }
         }
-        if heldUp, let link = links[program.link] { runLine(of: link) }
+        guard let link = links[program.link] else { return }
+        if let exchange = program.exchange { close(exchange, on: link) }
+        if heldUp { runLine(of: link) }
     }
 
     /// Does what waited for the reply of a delayed program, up to the next that has to wait.
-    private func runLine(of link: ServerLink) {
+    func runLine(of link: ServerLink) {
         link.isHeldUp = false
         while !link.isHeldUp, let program = link.line.popFirst() { run(program) }
     }
@@ -79,6 +87,9 @@ extension LoopbackServer {
             link.appendStartTLS()
             markDirty(link)
         case .reset: close(link, .reset)
+        case .perform(let body):
+            begin(body, &program, on: link)
+            return false
         case .stopReading:
             link.isStopped = true
             updateReading(link)
@@ -98,19 +109,27 @@ extension LoopbackServer {
     // MARK: Replies
 
     /// `frame` as the reply to `request`.
-    private func reply(_ frame: Frame, to request: Frame, echoing: Bool, on link: ServerLink) -> Frame {
+    func reply(
+        _ frame: Frame,
+        to request: Frame,
+        echoing: Bool = false,
+        typed type: UInt32? = nil,
+        on link: ServerLink
+    ) -> Frame {
         var reply = echoing ? request : frame
         reply.kind = frame.kind == .part ? .part : .response
         reply.damage = nil
         reply.serial = request.serial
-        if reply.type == 0 { reply.type = request.type }
+        // Parts with types of their own get one from the codec.
+        if reply.type == 0, reply.kind != .part || layout?.hasTypesOfParts != true { reply.type = type ?? request.type }
         if echoing || (reply.status == 0 && !reply.isRejection) {
             reply.status = options.successStatus ?? (link.codec as? FrameLayout)?.successStatus ?? 0
         }
         return reply
     }
 
-    private func emit(_ frame: Frame, _ program: Program, _ link: ServerLink) {
+    @discardableResult
+    func emit(_ frame: Frame, _ program: Program, _ link: ServerLink) -> Bool {
         let isEncoded: Bool
         if case .whole = program.writing {
             isEncoded = send(frame, on: link)
@@ -118,6 +137,7 @@ extension LoopbackServer {
             isEncoded = encode(on: link) { () throws(FrameError) in emit(try link.encoded(frame), program, link) }
         }
         if isEncoded, frame.kind == .response { record.replyCount += 1 }
+        return isEncoded
     }
 
     private func emit(_ bytes: [UInt8], _ program: Program, _ link: ServerLink) {
@@ -187,12 +207,17 @@ extension LoopbackServer {
             delayed[ticket] = nil
             record.droppedReplyCount += 1
         }
+        if let open = link.exchanges[serial] {
+            if open.task != nil { record.droppedReplyCount += 1 }
+            end(open, on: link)
+        }
         let count = link.held.count
         link.held.removeAll { $0.request.serial == serial }
         record.droppedReplyCount += count - link.held.count
     }
 
     func forgetDelayed(of link: ServerLink) {
+        endExchanges(of: link)
         for tickets in link.delayed.values {
             for ticket in tickets { delayed[ticket] = nil }
         }

@@ -32,6 +32,8 @@ public actor LoopbackServer {
     let tls: (any TLSContext)?
     /// Every connection starts with a copy.
     let codec: any FrameCodec
+    /// The same, if it is one.
+    let layout: FrameLayout?
     let handler: Handler
 
     var isStopped = false
@@ -128,6 +130,7 @@ public actor LoopbackServer {
         self.endpoint = endpoint
         self.tls = tls
         self.codec = codec.serverSide()
+        layout = self.codec as? FrameLayout
         self.options = options
         self.handler = handler
         answersPings = options.answersPings
@@ -137,7 +140,7 @@ public actor LoopbackServer {
     }
 
     /// Stops listening and closes every connection in good order; what clients have not read by then is given a second.
-    /// Delayed replies are dropped, whoever waits for a fact is told `stopped`. For good; idempotent.
+    /// Delayed replies are dropped, bodies of `Reaction.perform` are cancelled and not awaited, whoever waits for a fact is told `stopped`. For good; idempotent.
     public func stop() {
         guard !isStopped else { return }
         isStopped = true

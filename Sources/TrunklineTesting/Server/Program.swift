@@ -26,12 +26,26 @@ struct Program {
     var keepsTurn = false
     /// Whether they do wait.
     var holdsUp = false
+    /// Where further frames of the client go, if a body is run.
+    var exchange: OpenExchange?
 
-    init(_ reaction: Reaction, for request: Frame, on link: UInt64, keepsTurn: Bool = false) {
+    init(
+        _ reaction: Reaction,
+        for request: Frame,
+        on link: UInt64,
+        keepsTurn: Bool = false,
+        exchange: OpenExchange? = nil
+    ) {
         self.link = link
+        self.exchange = exchange
         self.request = request
         steps = [.react(reaction)]
         self.keepsTurn = keepsTurn
+    }
+
+    /// Whether there is more to do than to end a way of writing.
+    var hasReactions: Bool {
+        steps.contains { if case .react = $0 { true } else { false } }
     }
 
     /// Does `reaction` next, writing its bytes as `writing` says.

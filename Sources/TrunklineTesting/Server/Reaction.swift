@@ -2,8 +2,8 @@ public import Trunkline
 
 /// What a `LoopbackServer` does about a request: reply, reply late, twice or wrongly, push, fall silent, hang up.
 ///
-/// A value that the server's handler returns. The server performs it on its event loop with timers, never with tasks, so
-/// that a simulation is reproducible. Everything that reactions to one batch of requests write goes out in one write. What
+/// A value that the server's handler returns. The server performs it on its event loop with timers, never with tasks (but for
+/// `perform`), so that a simulation is reproducible. Everything that reactions to one batch of requests write goes out in one write. What
 /// the codec cannot encode closes the connection, so that a test fails at once, and `journal.lastEncodingFailure` says why.
 ///
 /// With `HTTP1Codec`, `reply` of bytes is a response 200 with that content, `echo` one with the request's, `status` one with
@@ -31,6 +31,7 @@ public struct Reaction: Sendable {
         case startTLS
         case reset
         case stopReading
+        case perform(@Sendable (ServerExchange) async throws -> Void)
     }
 
     let action: Action

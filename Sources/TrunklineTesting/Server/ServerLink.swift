@@ -28,6 +28,19 @@ final class ServerLink {
     /// Replies held to be sent out of order.
     var held: [Program] = []
 
+    /// Requests whose reaction runs a body, by their serials, until the reply.
+    var exchanges: [SerialNumber: OpenExchange] = [:]
+    /// Those whose body runs, also after the reply, and also without serials.
+    var running: [OpenExchange] = []
+    /// Serials of requests that were answered before all of them had come.
+    var unfinished: Set<SerialNumber> = []
+    /// How many of `exchanges` hold so much that nothing more is read.
+    var crowdedCount = 0
+    /// Bodies that wait until the kernel has what they wrote, in order.
+    var writers: [PartWriter] = []
+    /// How many bytes were written.
+    var sentCount = 0
+
     /// What is written next, in as few writes as possible.
     private var out = SendBuffer()
     /// What comes after `out`, and then what comes after that.

@@ -102,6 +102,7 @@ struct StandardLayoutTests {
     @Test(arguments: [
         (UInt32(0), Frame.Kind.response, Frame.Kind.request), (1, .ping, .ping), (2, .push, .request),
         (0x400, .push, .request), (0x401, .cancel, .cancel), (0x402, .response, .request),
+        (0x403, .response, .request), (0x404, .part, .part), (0x405, .response, .request),
         (0xffff_ffff, .response, .request),
     ])
     func typeDecidesTheKind(type: UInt32, client: Frame.Kind, server: Frame.Kind) throws {
@@ -111,6 +112,36 @@ struct StandardLayoutTests {
         let serverSide = FrameLayout.standard.serverSide()
         #expect(try serverSide.decoded(bytes).frames == [Frame(server, type: type)])
         #expect(try serverSide.serverSide().decoded(bytes).frames == [Frame(server, type: type)])
+    }
+
+    /// The specified bytes, in both directions, alone and with a body that must not be empty, which takes the slow path.
+    @Test func piecesOfAMessageHaveATypeOfTheirOwn() throws {
+        let bytes = hex("00000404 00000033 00000002 6162 00000403 00000033 00000001 63")
+        let update = hex("00000405 00000033 00000004 00010000")
+        let piece = Frame(.part, type: 0x404, serial: 0x33, body: "ab")
+        for client in [FrameLayout.standard, .standard.requiringBody(inResponsesTo: 0x402)] {
+            let end = Frame(.response, type: 0x403, serial: 0x33, body: "c")
+            let server = client.serverSide()
+            #expect(try server.encoded(piece) + server.encoded(end) == bytes)
+            #expect(server.refusal(of: Frame(.part, type: 0x403, serial: 0x33)) == .unknownType)
+            // As a response it would be taken for a part, and its caller would wait in vain.
+            #expect(server.refusal(of: Frame(.response, type: 0x404, serial: 0x33)) == .unknownType)
+            #expect(try client.decoded(bytes).frames == [piece, end])
+        }
+        let client = FrameLayout.standard
+        let end = Frame(.request, type: 0x403, serial: 0x33, body: "c")
+        #expect(try client.encoded(piece) + client.encoded(end) == bytes)
+        #expect(try client.encoded(Frame(.part, serial: 0x33, body: "ab")) == Array(bytes.prefix(14)))
+        #expect(client.refusal(of: Frame(.part, type: 0x403, serial: 0x33)) == .unknownType)
+        #expect(try client.serverSide().decoded(bytes).frames == [piece, end])
+        var (input, frames) = (ReceiveBuffer(bytes), [Frame]())
+        var fast = client
+        try fast.decodeAll(&input, into: &frames)
+        #expect(frames.map(\.kind) == [.part, .response])
+        let body = Bytes([0, 1, 0, 0])
+        #expect(try FrameLayout.standard.encoded(Frame(.request, type: 0x405, serial: 0x33, body: body)) == update)
+        #expect(FrameLayout.standard.isWindowUpdate(Frame(.request, type: 0x405)))
+        #expect(!FrameLayout.standard.isWindowUpdate(Frame(.request, type: 0x403)))
     }
 
     @Test func smallAndLargeBodiesSurviveTheWay() throws {

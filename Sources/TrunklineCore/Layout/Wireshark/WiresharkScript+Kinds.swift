@@ -73,6 +73,9 @@ extension WiresharkScript {
         if let cancel = roles.cancel {
             lines.append("if \(isType(cancel)) and not answers then return \"cancel\" end")
         }
+        if layout.marks == nil, let part = roles.part {
+            lines.append("if \(condition("seen.type", within: wide(part), slot)) then return \"part\" end")
+        }
         return lines
     }
 

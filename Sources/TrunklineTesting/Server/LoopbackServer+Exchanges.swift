@@ -1,0 +1,227 @@
+import Trunkline
+import TrunklineCore
+import TrunklineIO
+
+/// Bodies of `Reaction.perform`: what they do, and what reaches them.
+extension LoopbackServer {
+    // MARK: From begin to end
+
+    /// Frames with the serial of `request` go to the body that is to be run about it.
+    func open(_ request: Frame, on link: ServerLink) -> OpenExchange {
+        let open = OpenExchange(request, on: link.transport.id, isAddressed: true)
+        link.exchanges[request.serial] = open
+        return open
+    }
+
+    /// Runs `body` about the request of `program`, which goes on when it has ended.
+    func begin(
+        _ body: @escaping @Sendable (ServerExchange) async throws -> Void,
+        _ program: inout Program,
+        on link: ServerLink
+    ) {
+        let open = program.exchange ?? OpenExchange(program.request, on: link.transport.id, isAddressed: false)
+        program.exchange = open
+        program.holdsUp = program.keepsTurn
+        if program.holdsUp { link.isHeldUp = true }
+        open.program = program
+        link.running.append(open)
+        let exchange = ServerExchange(request: program.request, server: self, open: open)
+        // Not structured: it begins on the loop, where nobody can await it, and it ends with its exchange: `end` cancels it.
+        open.task = Task(executorPreference: loop.callbackExecutor) {
+            var failure: (any Error)?
+            do { try await body(exchange) } catch { failure = error }
+            await self.bodyEnded(open, failure)
+        }
+    }
+
+    private func bodyEnded(_ open: OpenExchange, _ failure: (any Error)?) {
+        defer { settle() }
+        open.task = nil
+        let left = open.program.take()  // it knows the exchange: neither would be let go
+        guard let link = links[open.link], let program = left else { return }
+        link.running.removeAll { $0 === open }
+        guard !link.isEnding, open.state != .ended else { return }
+        let hasMore = failure == nil && program.hasReactions
+        guard open.state == .replied || hasMore else {
+            record.unansweredCount += 1
+            record.lastBodyFailure = failure
+            return finish(link)
+        }
+        run(program)
+    }
+
+    /// The client does not want the reply any more, or its link is gone.
+    func end(_ open: OpenExchange, on link: ServerLink) {
+        guard open.state != .ended else { return }
+        let wasOpen = open.state == .open
+        open.state = .ended
+        if wasOpen, open.isAddressed { link.exchanges[open.request.serial] = nil }
+        open.task?.cancel()
+        let readers = exchange(&open.readers, with: [])
+        for reader in readers { reader.suspension.resume(returning: .failure(CancellationError())) }
+        let writers = link.writers.filter { $0.open === open }
+        link.writers.removeAll { $0.open === open }
+        for writer in writers { writer.suspension.resume(returning: CancellationError()) }
+        empty(open, on: link)
+    }
+
+    /// Ends every exchange of a link that is ending.
+    func endExchanges(of link: ServerLink) {
+        let all = link.exchanges.values.sorted { $0.request.serial < $1.request.serial } + link.running
+        for open in all { end(open, on: link) }
+        link.running.removeAll()
+        link.unfinished.removeAll()
+    }
+
+    /// Its reply is on its way, or there will be none.
+    func close(_ open: OpenExchange, on link: ServerLink) {
+        guard open.state == .open else { return }
+        open.state = .replied
+        if open.isAddressed {
+            link.exchanges[open.request.serial] = nil
+            // Not to be taken for requests: the client says when there are no more.
+            if !open.isComplete { link.unfinished.insert(open.request.serial) }
+        }
+        let readers = exchange(&open.readers, with: [])
+        for reader in readers { reader.suspension.resume(returning: .success(nil)) }
+        empty(open, on: link)
+        // The clients that did not tell are no clients of ours.
+        if link.unfinished.count > 65_536 { finish(link) }
+    }
+
+    private func empty(_ open: OpenExchange, on link: ServerLink) {
+        open.inbox.removeAll()
+        open.inboxBytes = 0
+        makeRoom(open, on: link)
+    }
+
+    // MARK: Frames of the client
+
+    /// Whether `frame` belongs to a request that is, or was, under way, and not to the handler.
+    func isFollowUp(_ frame: Frame, on link: ServerLink) -> Bool {
+        let isUpdate = layout?.isWindowUpdate(frame) ?? false
+        if let open = link.exchanges[frame.serial] {
+            take(frame, isUpdate, for: open, on: link)
+        } else if link.unfinished.contains(frame.serial) {
+            if frame.kind != .part, !isUpdate { link.unfinished.remove(frame.serial) }
+        } else if !isUpdate {
+            return false
+        }
+        record.followUpCount += 1
+        return true
+    }
+
+    private func take(_ frame: Frame, _ isUpdate: Bool, for open: OpenExchange, on link: ServerLink) {
+        if frame.kind != .part, !isUpdate, !open.isComplete { (open.isComplete, open.type) = (true, frame.type) }
+        if !open.readers.isEmpty {
+            return open.readers.removeFirst().suspension.resume(returning: .success(frame))
+        }
+        open.inbox.append(frame)
+        open.inboxBytes += frame.body.count
+        guard open.isFull, !open.isCrowded else { return }
+        open.isCrowded = true
+        link.crowdedCount += 1
+        updateReading(link)
+    }
+
+    private func makeRoom(_ open: OpenExchange, on link: ServerLink) {
+        guard open.isCrowded, open.isRoomy else { return }
+        open.isCrowded = false
+        link.crowdedCount -= 1
+        if !link.isEnding { resume(link) }
+    }
+
+    // MARK: What a body asks for
+
+    func next(of open: OpenExchange) async throws -> Frame? {
+        lastTicket += 1
+        let id = lastTicket
+        let result = await withTaskCancellationHandler {
+            await withSuspension { (suspension: OpenExchange.Reader) in
+                if Task.isCancelled || open.state == .ended {
+                    return suspension.resume(returning: .failure(CancellationError()))
+                }
+                guard open.state == .open, open.isAddressed, let link = links[open.link] else {
+                    return suspension.resume(returning: .success(nil))
+                }
+                if let frame = open.inbox.popFirst() {
+                    open.inboxBytes -= frame.body.count
+                    suspension.resume(returning: .success(frame))
+                    makeRoom(open, on: link)
+                    return settle()
+                }
+                open.readers.append((id, suspension))
+                // As in `wait`: on the way here it may have been cancelled.
+                if Task.isCancelled { stopReader(id, of: open) }
+            }
+        } onCancel: {
+            loop.schedule(Completion { [weak self] in self?.assumeIsolated { $0.stopReader(id, of: open) } })
+        }
+        return try result.get()
+    }
+
+    private func stopReader(_ id: Ticket, of open: OpenExchange) {
+        guard let index = open.readers.firstIndex(where: { $0.id == id }) else { return }
+        open.readers.remove(at: index).suspension.resume(returning: .failure(CancellationError()))
+    }
+
+    /// Writes a part of the reply.
+    func write(_ frame: Frame, of open: OpenExchange) async throws {
+        lastTicket += 1
+        let id = lastTicket
+        let link = try emit(frame, of: open)
+        let mark = link.sentCount + link.unsentCount
+        let failure = await withTaskCancellationHandler {
+            await withSuspension { (suspension: Suspension<CancellationError?>) in
+                // Asked here: on the way here it may have been written, or have ended.
+                if link.sentCount >= mark { return suspension.resume(returning: nil) }
+                guard open.state != .ended, !link.isEnding, links[open.link] === link else {
+                    return suspension.resume(returning: CancellationError())
+                }
+                link.writers.append(PartWriter(id: id, open: open, mark: mark, suspension: suspension))
+                if Task.isCancelled { stopWriter(id, on: link.transport.id) }
+            }
+        } onCancel: {
+            loop.schedule(Completion { [weak self] in self?.assumeIsolated { $0.stopWriter(id, on: open.link) } })
+        }
+        if let failure { throw failure }
+    }
+
+    private func stopWriter(_ id: Ticket, on linkID: UInt64) {
+        guard let link = links[linkID], let index = link.writers.firstIndex(where: { $0.id == id }) else { return }
+        link.writers.remove(at: index).suspension.resume(returning: CancellationError())
+    }
+
+    /// Lets those go on whose bytes are with the kernel.
+    func serveWriters(of link: ServerLink) {
+        while let first = link.writers.first, first.mark <= link.sentCount {
+            link.writers.removeFirst().suspension.resume(returning: nil)
+        }
+    }
+
+    /// Replies.
+    func reply(_ frame: Frame, to open: OpenExchange) throws {
+        var frame = frame
+        frame.kind = .response
+        let link = try emit(frame, of: open)
+        close(open, on: link)
+        guard open.program?.holdsUp == true else { return settle() }
+        open.program?.keepsTurn = false
+        open.program?.holdsUp = false
+        runLine(of: link)
+        settle()
+    }
+
+    /// Puts a frame of the reply on its way.
+    private func emit(_ frame: Frame, of open: OpenExchange) throws -> ServerLink {
+        guard open.state != .replied else { throw FrameError(.malformed, "the exchange has its reply already") }
+        guard open.state == .open, let link = links[open.link], !link.isEnding, let program = open.program else {
+            throw CancellationError()
+        }
+        defer { settle() }
+        guard emit(reply(frame, to: program.request, typed: open.type, on: link), program, link) else {
+            throw record.lastEncodingFailure ?? FrameError(.malformed, "the frame cannot be encoded")
+        }
+        return link
+    }
+}
