@@ -64,6 +64,7 @@ struct HTTPGatewayTests {
         try await Tunnelled.with({ _ in .reply("tea") }, allows: false) { setup in
             let response = try await ask(setup, "GET ORIGIN/ HTTP/1.1\r\n\(Self.fields)\r\n")
             #expect(response.status == 403 && response.headers["Trunkline-Gateway"] == "forbidden")
+            await setup.gatewayIsIdle()
             #expect(setup.gateway.statistics.refused == 1)
         }
     }
@@ -90,7 +91,10 @@ struct HTTPGatewayTests {
         let options = HTTPGateway.Options { options in
             (options.maximumRequestBody, options.maximumResponseBody, options.maximumConcurrency) = (1000, 100_000, 1)
         }
-        try await Tunnelled.with({ $0.target == "/slow" ? .noReply : .reply(Bytes(pattern(200_000))) }, gateway: options) { setup in
+        try await Tunnelled.with(
+            { $0.target == "/slow" ? .noReply : .reply(Bytes(pattern(200_000))) },
+            gateway: options
+        ) { setup in
             let (_, large) = try await setup.tunnel.upload(for: setup.request("/", "POST"), from: Data(count: 1001))
             #expect((large as? HTTPURLResponse)?.statusCode == 413)
             let pieces = AsyncStream<Data> { stream in
@@ -113,7 +117,8 @@ struct HTTPGatewayTests {
     // MARK: Addresses
 
     @Test(arguments: [
-        "127.0.0.1", "0.0.0.0", "10.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.1.1", "169.254.169.254", "100.64.0.1",
+        "127.0.0.1", "0.0.0.0", "10.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.1.1", "169.254.169.254",
+        "100.64.0.1",
         "224.0.0.1", "255.255.255.255", "198.18.0.1", "192.0.2.1", "240.0.0.1",
     ])
     func addressesOfThisNetworkAreNotPublic(text: String) throws {
@@ -136,7 +141,9 @@ struct HTTPGatewayTests {
             .ipv6(head + [UInt8](repeating: 0, count: 15 - head.count) + [1], port: 0, scope: 0)
         }
         #expect(v6([0x26, 0x06, 0x47]).isPublic && v6([0x2A, 0]).isPublic)
-        let local: [[UInt8]] = [[], [0xFE, 0x80], [0xFC], [0xFD, 1], [0xFF, 2], [0x20, 0x01, 0x0D, 0xB8], [0xFE, 0xC0]]
+        let local: [[UInt8]] = [
+            [], [0xFE, 0x80], [0xFC], [0xFD, 1], [0xFF, 2], [0x20, 0x01, 0x0D, 0xB8], [0xFE, 0xC0],
+        ]
         for head in local { #expect(!v6(head).isPublic) }
     }
 }

@@ -28,7 +28,9 @@ struct JSONRequestTests {
     }
 
     @Test func bodyAndReplyAreJSON() async throws {
-        try await with({ $0.type == 0x402 && $0.body == #"{"userName":"ada"}"# ? .reply(#"{"lines":[{"number":7}]}"#) : .close }) {
+        try await with({
+            $0.type == 0x402 && $0.body == #"{"userName":"ada"}"# ? .reply(#"{"lines":[{"number":7}]}"#) : .close
+        }) {
             client in
             let answer = try await client.send(JSONRequest(Question(userName: "ada"), replyingWith: Answer.self))
             #expect(answer == Answer(lines: [Line(number: 7)]))
@@ -36,14 +38,16 @@ struct JSONRequestTests {
     }
 
     @Test func aFormatHasTypeAndCodersOfItsOwn() async throws {
-        try await with({ $0.type == 0x412 && $0.body == #"{"user_name":"ada"}"# ? .reply(#"{"lines":[]}"#) : .close }) { client in
+        try await with({ $0.type == 0x412 && $0.body == #"{"user_name":"ada"}"# ? .reply(#"{"lines":[]}"#) : .close }) {
+            client in
             let answer = try await client.send(FormattedJSONRequest<Question, Answer, Snake>(Question(userName: "ada")))
             #expect(answer.lines.isEmpty)
         }
     }
 
     @Test(arguments: [
-        (#"{"lines":[{"number":1},{"number":"x"}]}"#, ["lines", "1", "number"]), (#"{"lines":[{}]}"#, ["lines", "0"]), ("{", []),
+        (#"{"lines":[{"number":1},{"number":"x"}]}"#, ["lines", "1", "number"]), (#"{"lines":[{}]}"#, ["lines", "0"]),
+        ("{", []),
         ("", []),
     ])
     func aReplyThatIsNoneSaysWhere(text: String, path: [String]) async throws {

@@ -23,6 +23,11 @@ struct Tunnelled {
         return request
     }
 
+    /// Returns when the gateway has counted what its clients have seen already.
+    func gatewayIsIdle() async {
+        while gateway.statistics.underWay > 0 { await Task.yield() }
+    }
+
     /// Begins all of them and ends them on every way out.
     ///
     /// - Parameter atGateway: What the gateway's server does in place of the gateway; `nil` for what that does.
@@ -47,7 +52,9 @@ struct Tunnelled {
                     try await withClient(to: server.endpoint, speaking: .standard) { client in
                         try await client.connect()
                         let tunnel = HTTPTunnel(client, options: options)
-                        try await body(Tunnelled(origin: origin, gateway: gateway, server: server, client: client, tunnel: tunnel))
+                        try await body(
+                            Tunnelled(origin: origin, gateway: gateway, server: server, client: client, tunnel: tunnel)
+                        )
                     }
                 }
             )

@@ -92,7 +92,8 @@ extension HTTPTunnel {
     private func mayGoDirectly(_ result: Result<TunnelReply, LinkFailure>) -> Bool {
         switch result {
         case .success(let reply): reply.response.verdict?.isUnperformed ?? false
-        case .failure(let failure): failure.isUnsent && failure.error.code != .cancelled && failure.error.code != .timedOut
+        case .failure(let failure):
+            failure.isUnsent && failure.error.code != .cancelled && failure.error.code != .timedOut
         }
     }
 
@@ -126,7 +127,9 @@ extension HTTPTunnel {
         return try result.get()
     }
 
-    private func winner(of group: inout TaskGroup<Event>, _ request: TunnelRequest) async -> Result<TunnelReply, URLError> {
+    private func winner(of group: inout TaskGroup<Event>, _ request: TunnelRequest) async -> Result<
+        TunnelReply, URLError
+    > {
         var (isDirectUnderWay, isHedge) = (false, false)
         /// What the link said, when that is not the last word.
         var linkResult: Result<TunnelReply, URLError>?

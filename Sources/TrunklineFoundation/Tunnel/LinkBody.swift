@@ -21,7 +21,9 @@ final class LinkBody: Sendable {
     /// The longest wait for a piece, where the stream has none of its own.
     private let timeout: Duration?
 
-    init(_ frames: ReplyStream, first: Data, isOver: Bool, length: Int?, window: Int, timeout: Duration?) throws(URLError) {
+    init(_ frames: ReplyStream, first: Data, isOver: Bool, length: Int?, window: Int, timeout: Duration?)
+        throws(URLError)
+    {
         (self.frames, self.length, self.window, self.timeout) = (frames, length, window, timeout)
         state = Lock(State(first: first.isEmpty ? nil : first, isOver: isOver))
         try count(first, isLast: isOver)

@@ -71,7 +71,9 @@ enum TunnelBody: Sendable {
         case .file(let url, _): return .userFile(url)
         case .stream(let stream):
             let collector = BodyCollector(limit: limit)
-            do { try await stream.run { try await collector.append($0) } } catch { throw URLError(sourceFailure: error) }
+            do { try await stream.run { try await collector.append($0) } } catch {
+                throw URLError(sourceFailure: error)
+            }
             return collector.body
         }
     }

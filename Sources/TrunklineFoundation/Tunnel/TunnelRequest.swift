@@ -38,7 +38,8 @@ struct TunnelRequest: Sendable {
             let pair = Data("\(user):\(url.password(percentEncoded: false) ?? "")".utf8)
             headers["Authorization"] = "Basic \(pair.base64EncodedString())"
         }
-        if case .none = body {} else {
+        if case .none = body {
+        } else {
             guard method != "GET" else {
                 throw URLError(.dataLengthExceedsMaximum, reason: "a GET cannot have a body")
             }
@@ -114,7 +115,9 @@ struct TunnelRequest: Sendable {
         var next = self
         next.url = target
         try next.checkURL()
-        if response.statusCode == 303 && method != "HEAD" || [301, 302].contains(response.statusCode) && method == "POST" {
+        if response.statusCode == 303 && method != "HEAD"
+            || [301, 302].contains(response.statusCode) && method == "POST"
+        {
             next.method = "GET"
             next.body = .none
             next.headers = headers.filtering { !$0.hasPrefix("content-") }

@@ -14,7 +14,8 @@ public final class TunnelResponse: HTTPURLResponse, @unchecked Sendable {
     /// What the gateway says of an answer of its own.
     let verdict: GatewayVerdict?
 
-    init?(_ url: URL, _ status: Int, _ fields: [String: String], _ route: HTTPTunnel.Route, _ verdict: GatewayVerdict?) {
+    init?(_ url: URL, _ status: Int, _ fields: [String: String], _ route: HTTPTunnel.Route, _ verdict: GatewayVerdict?)
+    {
         (way, self.verdict) = (route, verdict)
         super.init(url: url, statusCode: status, httpVersion: "HTTP/1.1", headerFields: fields)
     }

@@ -14,7 +14,8 @@ package import TrunklineCore
 /// All frames of an exchange have the serial of its first. A message is an HTTP/1.1 head (RFC 9112), whole within the first
 /// piece and of at most 64 KiB, and then the content, which ends with the frame 0x403. Requests have their target in
 /// absolute form (RFC 9112 §3.2.2) and `Trunkline-Window`, the bytes of content that the gateway may send at first. A piece of
-/// content counts for 256 bytes at least, so that a window bounds the frames as well.
+/// content counts for 256 bytes at least, so that a window bounds the frames as well; and no piece of a response is
+/// larger than half the first window, since a client tells of half a window at a time.
 package enum TunnelWire {
     package static let messageType: UInt32 = 0x403
     package static let windowType: UInt32 = 0x405

@@ -102,25 +102,28 @@ final class GatewayPerformance: Sendable {
                 throw GatewayRefusal(.failed, "\(request.origin) failed: \(error.code)", error.code)
             }
             begin()
-            return try await exchange.reply(Frame(.response, type: TunnelWire.messageType, body: Bytes(Array(head) + first)))
+            return try await exchange.reply(
+                Frame(.response, type: TunnelWire.messageType, body: Bytes(Array(head) + first))
+            )
         }
         begin()
         try await exchange.part(head)
         do {
-            try await send(transfer, window)
+            try await send(transfer, window, in: min(TunnelWire.pieceSize, request.window / 2))
         } catch let error as URLError {
             try await exchange.reply(TunnelWire.abort(error.code))
         }
     }
 
-    private func send(_ transfer: OriginTransfer, _ window: SendWindow) async throws {
+    /// Pieces of half a window at most: a client that has taken everything may owe us word of a little less than the other half.
+    private func send(_ transfer: OriginTransfer, _ window: SendWindow, in size: Int) async throws {
         var count = 0
         while let data = try await transfer.next() {
             count += data.count
             guard count <= gateway.options.maximumResponseBody else { throw URLError(.dataLengthExceedsMaximum) }
             var rest = data[...]
             while !rest.isEmpty {
-                let piece = Bytes(rest.prefix(TunnelWire.pieceSize))
+                let piece = Bytes(rest.prefix(size))
                 rest = rest.dropFirst(piece.count)
                 try await window.take(TunnelWire.cost(of: piece.count))
                 if rest.isEmpty, transfer.isAtEnd {
@@ -142,7 +145,9 @@ final class GatewayPerformance: Sendable {
         }
         fields = fields.endToEnd.filtering { !$0.hasPrefix(TunnelWire.reservedPrefix) }
         let coding = fields["Content-Encoding"]?.lowercased() ?? "identity"
-        if hasContent, coding != "identity" { fields = fields.filtering { $0 != "content-encoding" && $0 != "content-length" } }
+        if hasContent, coding != "identity" {
+            fields = fields.filtering { $0 != "content-encoding" && $0 != "content-length" }
+        }
         let length = fields["Content-Length"].flatMap { Int($0) }
         do throws(FrameError) {
             let head = try HTTP1Response(response.statusCode, headers: fields).frame().body
@@ -156,7 +161,9 @@ final class GatewayPerformance: Sendable {
     /// Says why there is no answer.
     func refuse(_ refusal: GatewayRefusal) async throws {
         let verdict = refusal.verdict
-        if hasBegun.withLock({ $0 }) { return try await exchange.reply(TunnelWire.abort(verdict.code ?? .badServerResponse)) }
+        if hasBegun.withLock({ $0 }) {
+            return try await exchange.reply(TunnelWire.abort(verdict.code ?? .badServerResponse))
+        }
         let text = Bytes(refusal.message.escaped + "\n")
         let fields: HTTP1Headers = [
             TunnelWire.gatewayField: verdict.text, "Content-Type": "text/plain; charset=utf-8",

@@ -25,7 +25,8 @@ struct GatewayRequest {
         }
         contentLength = opening.contentLength
         let target = request.target
-        guard let url = URL(string: target), let origin = HTTPOrigin(of: url), url.user == nil, url.fragment == nil else {
+        guard let url = URL(string: target), let origin = HTTPOrigin(of: url), url.user == nil, url.fragment == nil
+        else {
             throw GatewayRefusal(.malformed, "the target is no http URL in absolute form (RFC 9112 §3.2.2)")
         }
         (self.url, self.origin) = (url, origin)

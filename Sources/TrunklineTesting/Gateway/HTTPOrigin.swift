@@ -26,7 +26,9 @@ public struct HTTPOrigin: Sendable, Hashable, CustomStringConvertible {
 
     /// Reads an origin; `nil` for what is none, or has a path, a query or a user.
     public init?(_ text: String, allowingPrivateAddresses: Bool = false) {
-        guard let url = URL(string: text), ["", "/"].contains(url.path), url.query == nil, url.user == nil else { return nil }
+        guard let url = URL(string: text), ["", "/"].contains(url.path), url.query == nil, url.user == nil else {
+            return nil
+        }
         self.init(of: url)
         allowsPrivateAddresses = allowingPrivateAddresses
     }
