@@ -79,4 +79,13 @@ extension Exchange {
         case (let a, let b): a ?? b
         }
     }
+
+    /// The next request whose deadline has passed; it is still there, to be cancelled.
+    mutating func nextExpired(at now: Instant) -> Ticket? {
+        while let ticket = table.nextExpired(at: now) {
+            guard let later = table[ticket]?.waiter.channel?.nextLook(at: now) else { return ticket }
+            table.watch(ticket, later)
+        }
+        return nil
+    }
 }

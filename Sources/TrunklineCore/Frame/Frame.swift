@@ -10,7 +10,8 @@ public struct Frame: Sendable, Hashable {
         /// Answers a request, in full.
         case response
         /// A part of an answer with more to come: of the same request, by its serial or, in order, of the oldest one. The
-        /// last part is the `response`. See `Client.stream(_:timeout:)`; `Client.send(_:timeout:)` joins the bodies.
+        /// last part is the `response`. See `Client.stream(_:timeout:)`; `Client.send(_:timeout:)` joins the bodies. Or a
+        /// piece of a request with more to come: see `ReplyStream.post(_:isPart:)`.
         case part
         /// Sent by the server on its own account.
         case push

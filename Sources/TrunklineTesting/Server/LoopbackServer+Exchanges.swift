@@ -225,3 +225,22 @@ extension LoopbackServer {
         return link
     }
 }
+
+extension LoopbackServer {
+    /// How much there is of exchanges that have not ended: themselves, bodies that run, serials that are waited for, parts
+    /// that wait for the kernel, connections that are not read on their account.
+    package var exchangeCount: Int {
+        links.values.reduce(0) {
+            $0 + $1.exchanges.count + $1.running.count + $1.unfinished.count + $1.writers.count + $1.crowdedCount
+        }
+    }
+
+    /// How many frames wait for bodies.
+    package var heldCount: Int { links.values.flatMap(\.exchanges.values).reduce(0) { $0 + $1.inbox.count } }
+
+    /// Whether a connection is not read on account of them.
+    package var hasCrowdedLinks: Bool { links.values.contains { $0.crowdedCount > 0 } }
+
+    /// How many bytes wait for the kernel.
+    package var unsentCount: Int { links.values.reduce(0) { $0 + $1.unsentCount } }
+}

@@ -16,7 +16,7 @@ extension Reaction {
     /// of the connection.
     ///
     /// `body` runs in a task of its own: on the ordinary pool of threads, or in a simulation on its loop, where it must not
-    /// wait for anything but the simulation (`SimulatedNetwork.sleep`, not `Task.sleep`). The task is cancelled when the
+    /// wait for anything but the simulation (`network.clock.sleep`, not `Task.sleep`). The task is cancelled when the
     /// client cancels the request (unless `LoopbackServer.Options.answersCancelled`), when the connection ends, and when the
     /// server stops, which does not wait for it. A running body keeps its server alive.
     ///

@@ -148,6 +148,12 @@ struct LayoutPrintingTests {
         #expect(script.contains("not (seen.type >= 3 and seen.type <= 5 or seen.type == 9 or seen.type == 7) then"))
     }
 
+    @Test func dissectorTellsPartsOfBothDirectionsByTheirType() {
+        let script = FrameLayout.standard.wiresharkDissector(name: "standard", port: 1)
+        let line = "if seen.type == 1028 then return \"part\" end"
+        #expect(script.split(separator: line, omittingEmptySubsequences: false).count == 3)
+    }
+
     @Test func dissectorKnowsEveryRole() {
         let moving = Self.moving.wiresharkDissector(name: "moving", port: 1)
         let layout = FrameLayout {

@@ -57,6 +57,39 @@ private struct BodyCodec: FrameCodec {
         #expect(queue.isEmpty)
     }
 
+    /// What is added to a request that has started: it goes where that has gone, or nowhere.
+    @Test func framesThatBelongToTheirLinkStayWithIt() {
+        func queue(_ codec: inout any FrameCodec) -> OutboundQueue {
+            var (queue, reported) = (OutboundQueue(), [Ticket]())
+            queue.append(item("one", 1))
+            queue.append(OutboundQueue.Item(Frame(.part, body: "two"), ticket: 2, belongsToLink: true))
+            queue.append(item("three", 3))
+            queue.append(OutboundQueue.Item(Frame(.part, body: "four"), ticket: 4, belongsToLink: true))
+            _ = queue.encode(using: &codec)
+            _ = write(&queue, upTo: 1, &reported)
+            return queue
+        }
+        var (codec, reported) = (codec, [Ticket]())
+        var lost = queue(&codec)
+        #expect(lost.linkLost() == [2, 4])
+        _ = lost.encode(using: &codec)
+        #expect(String(decoding: write(&lost, upTo: 100, &reported), as: UTF8.self) == "three")
+        #expect(lost.isEmpty)
+
+        var next = queue(&codec)
+        var left = next.splitOff()
+        #expect(!next.remove(of: 2) && !next.remove(of: 4))
+        #expect(left.remove(of: 4) && !left.remove(of: 4) && !left.remove(of: 1))
+        _ = left.encode(using: &codec)
+        var bytes = write(&left, upTo: 100, &reported)
+        _ = left.encode(using: &codec)
+        bytes += write(&left, upTo: 100, &reported)
+        #expect(String(decoding: bytes, as: UTF8.self) == "netwo")
+        #expect(left.isEmpty && left.byteCount == 0)
+        _ = next.encode(using: &codec)
+        #expect(String(decoding: write(&next, upTo: 100, &reported), as: UTF8.self) == "three")
+    }
+
     @Test func aFrameThatCannotBeEncodedLeavesAloneAndTheOthersGoOut() {
         var (queue, codec, reported) = (OutboundQueue(), codec, [Ticket]())
         queue.append(item("one", 1))

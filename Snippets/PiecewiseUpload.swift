@@ -1,0 +1,37 @@
+// A request that goes out in pieces, as the server takes them, while its reply comes in parts.
+
+import Trunkline
+import TrunklineTesting
+
+let server = try await LoopbackServer.start(speaking: .standard) { _ in
+    // Says of every piece how long it was, and at the end how long they were together.
+    .perform { exchange in
+        var size = exchange.request.body.count
+        while let piece = try await exchange.next() {
+            size += piece.body.count
+            if piece.kind != .part { break }
+            try await exchange.part("\(piece.body.count) bytes")
+        }
+        try await exchange.reply(Frame(.response, type: 0x403, body: "\(size) bytes in all"))
+    }
+}
+let client = Client(to: server.endpoint, speaking: .standard)
+
+let chunks: [Bytes] = ["ada, 1815", "alan, 1912", "grace, 1906"]
+
+/// Every piece but the last has type 0x404.
+func upload() async throws {
+    let reply = client.stream(Request(type: 0x404, body: "name, born"), isPart: true)
+    for chunk in chunks {
+        // Returns when the kernel has it: a slow server holds up the loop.
+        try await reply.post(Request(type: 0x404, body: chunk), isPart: true)
+    }
+    try await reply.post(Request(type: 0x403, body: "end"))
+    for try await frame in reply { print(String(frame.body)) }
+}
+
+try await upload()
+
+await client.close()
+await server.stop()
+print("PiecewiseUpload: done")

@@ -1,0 +1,56 @@
+import TrunklineIO
+import TrunklineTesting
+
+@testable import Trunkline
+
+/// A piece with more to come, of `.standard`.
+func piece(_ body: Bytes) -> Request { Request(type: 0x404, body: body) }
+
+/// The last piece, or a whole message.
+func whole(_ body: Bytes) -> Request { Request(type: 0x403, body: body) }
+
+/// How many more bytes of the reply are taken.
+func update(_ body: Bytes) -> Request { Request(type: 0x405, body: body) }
+
+/// Why a post failed; `nil` when it did not.
+func failure(
+    posting request: Request,
+    isPart: Bool = false,
+    to stream: ReplyStream
+) async -> String? {
+    do throws(ClientError) {
+        try await stream.post(request, isPart: isPart)
+        return nil
+    } catch {
+        return "\(error.code) \(error.fate)"
+    }
+}
+
+/// What a reaction has seen, in order.
+final class Notes: Sendable {
+    private let lines = Lock<[String]>([])
+    func add(_ line: String) { lines.withLock { $0.append(line) } }
+    var all: [String] { lines.withLock { $0 } }
+}
+
+/// Replies with all the pieces of the request, one behind the other.
+@Sendable func join(_ exchange: ServerExchange) async throws {
+    var body = Array(exchange.request.body)
+    var isOver = exchange.request.kind != .part
+    while !isOver, let frame = try await exchange.next() {
+        body += frame.body
+        isOver = frame.kind != .part
+    }
+    try await exchange.reply(Frame(.response, type: 0x403, body: Bytes(body)))
+}
+
+/// The standard layout with very few serials.
+func pieceLayout(serials: ClosedRange<UInt64>) -> FrameLayout {
+    FrameLayout {
+        Field.type(UInt32.self)
+        Field.serial(UInt32.self)
+        Field.length(UInt32.self, counting: .body)
+        Field.body
+    }
+    .roles(ping: 0x1, push: 0x2...0x400, cancel: 0x401, part: 0x404, serials: serials)
+}
