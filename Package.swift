@@ -76,7 +76,7 @@ let package = Package(
         ),
         .testTarget(
             name: "TrunklineInteropTests",
-            dependencies: ["Trunkline", "TrunklineTesting"],
+            dependencies: ["Trunkline", "TrunklineFoundation", "TrunklineTesting"],
             swiftSettings: settings
         ),
     ]

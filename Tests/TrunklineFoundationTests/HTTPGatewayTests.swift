@@ -97,14 +97,18 @@ struct HTTPGatewayTests {
         ) { setup in
             let (_, large) = try await setup.tunnel.upload(for: setup.request("/", "POST"), from: Data(count: 1001))
             #expect((large as? HTTPURLResponse)?.statusCode == 413)
+            await setup.gatewayIsIdle()
             let pieces = AsyncStream<Data> { stream in
                 for _ in 0..<20 { stream.yield(Data(count: 100)) }
                 stream.finish()
             }
             let (_, streamed) = try await setup.tunnel.upload(for: setup.request("/", "POST"), from: pieces)
             #expect((streamed as? HTTPURLResponse)?.statusCode == 413)
+            await setup.gatewayIsIdle()
             let error = await urlError { _ = try await setup.tunnel.data(for: setup.request("/")) }
             #expect(error?.code == .dataLengthExceedsMaximum)
+            await setup.gatewayIsIdle()
+            // Its place is free when the gateway is done with the one before, a moment after the client is.
             async let slow = urlError { _ = try await setup.tunnel.data(for: setup.request("/slow")) }
             try await setup.origin.server.waitForRequests(2)
             let (_, busy) = try await setup.tunnel.data(for: setup.request("/"))

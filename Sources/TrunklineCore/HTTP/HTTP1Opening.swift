@@ -56,7 +56,8 @@ extension HTTP1Headers {
     /// names.
     package var endToEnd: HTTP1Headers {
         var dropped = Set([
-            "connection", "keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authorization", "te", "trailer",
+            "connection", "keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authorization", "te",
+            "trailer",
             "transfer-encoding", "upgrade",
         ])
         for value in values(of: "Connection") {

@@ -119,7 +119,15 @@ package final class OriginTransfer: Sendable {
 
     func complete(_ error: (any Error)?, response: URLResponse?) {
         state.withLock { ($0.isOver, $0.body, $0.task) = (true, nil, nil) }
-        if let error { return fail(error as? URLError ?? URLError(.unknown, userInfo: [NSUnderlyingErrorKey: error])) }
+        if let error {
+            var error = error as? URLError ?? URLError(.unknown, userInfo: [NSUnderlyingErrorKey: error])
+            // On Linux a body that is cut off has no code of its own.
+            let hasHead = state.withLock { if case .success? = $0.head { true } else { false } }
+            if hasHead, error.code == .unknown {
+                error = URLError(.networkConnectionLost, reason: "\(error)", underlying: error)
+            }
+            return fail(error)
+        }
         // On Linux a 3xx that leads nowhere is not announced.
         if let response = response as? HTTPURLResponse { settle(.success(response)) }
         settle(.failure(URLError(.badServerResponse)))

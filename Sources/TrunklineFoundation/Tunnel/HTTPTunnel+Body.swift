@@ -4,7 +4,7 @@ import Trunkline
 extension HTTPTunnel {
     /// The body of a response in pieces, as it comes. It can be read once; several iterators share its pieces.
     ///
-    /// Where it is cut means nothing. When it fails it throws once.
+    /// Where it is cut means nothing.
     public struct Body: AsyncSequence, Sendable {
         /// A piece, never empty.
         public typealias Element = Data

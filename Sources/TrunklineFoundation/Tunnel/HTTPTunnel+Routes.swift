@@ -110,7 +110,7 @@ extension HTTPTunnel {
         let result = await withTaskGroup(of: Event.self) { group -> Result<TunnelReply, URLError> in
             group.addTask { .link(await self.overLink(request, waits: false)) }
             group.addTask {
-                try? await Task.sleep(for: delay)
+                try? await Task.sleep(for: min(delay, .seconds(100 * 365 * 86400)))  // clocks trap far beyond
                 return .slow
             }
             let winner = await self.winner(of: &group, request)

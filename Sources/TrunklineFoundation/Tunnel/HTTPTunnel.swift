@@ -114,7 +114,7 @@ public final class HTTPTunnel: Sendable {
         try await data(for: URLRequest(url: url), policy: policy)
     }
 
-    /// The answer to `request`, with its `httpBody`.
+    /// The answer to `request`, with its `httpBody` or `httpBodyStream`, which is read once: see `upload(for:from:)`.
     ///
     /// - Parameters:
     ///   - request: Of its properties count: URL, method, fields, body, `timeoutInterval` (the longest time without progress)
@@ -191,7 +191,8 @@ public final class HTTPTunnel: Sendable {
     }
 
     private func body(of request: URLRequest) -> TunnelBody {
-        request.httpBody.map { $0.isEmpty ? .none : .data($0) } ?? .none
+        if let stream = request.httpBodyStream { return .stream(BodyStream(reading: stream)) }
+        return request.httpBody.map { $0.isEmpty ? .none : .data($0) } ?? .none
     }
 
     private func whole(_ reply: TunnelReply) async throws(URLError) -> (Data, URLResponse) {

@@ -46,7 +46,10 @@ final class LinkBody: Sendable {
         var isLast = isOver
         while !isLast {
             guard let frame = try await frame() else { throw URLError(.networkConnectionLost) }
-            guard frame.type != TunnelWire.abortType else { throw URLError(TunnelWire.abortCode(in: frame)) }
+            guard frame.type != TunnelWire.abortType else {
+                state.withLock { $0.isOver = true }
+                throw URLError(TunnelWire.abortCode(in: frame))
+            }
             isLast = frame.kind != .part
             let data = Data(frame.body)
             try count(data, isLast: isLast)

@@ -90,6 +90,36 @@ final class BodyStream: Sendable {
         self.init { take in for try await piece in pieces { try await take(piece) } }
     }
 
+    /// What a stream of Foundation holds, read where it may block.
+    convenience init(reading stream: InputStream) {
+        let input = Input(stream: stream)
+        self.init { take in
+            await Disk.run { input.stream.open() }
+            let pieces = { await Disk.run { input.read() } }
+            while let piece = try await pieces().get(), !piece.isEmpty { try await take(piece) }
+            await Disk.run { input.stream.close() }
+        }
+    }
+
+    /// Sendable although a stream is not: it is read by one task, one piece after the other.
+    private struct Input: @unchecked Sendable {
+        let stream: InputStream
+
+        /// The next piece; empty at the end.
+        func read() -> Result<Data?, URLError> {
+            var bytes = [UInt8](repeating: 0, count: TunnelWire.pieceSize)
+            let count = unsafe bytes.withUnsafeMutableBufferPointer { memory in
+                guard let start = memory.baseAddress else { return -1 }
+                return unsafe stream.read(start, maxLength: memory.count)
+            }
+            guard count >= 0 else {
+                let reason = stream.streamError.map { "\($0)" } ?? "the stream cannot be read"
+                return .failure(URLError(.requestBodyStreamExhausted, reason: reason, underlying: stream.streamError))
+            }
+            return .success(Data(bytes.prefix(count)))
+        }
+    }
+
     var hasBegun: Bool { begun.withLock { $0 } }
 
     func run(_ take: (Data) async throws -> Void) async throws {

@@ -23,7 +23,9 @@ struct TunnelRequest: Sendable {
     init(_ request: URLRequest, _ body: TunnelBody, adding fields: [String: String]) throws(URLError) {
         guard let url = request.url else { throw URLError(.badURL) }
         method = request.httpMethod ?? "GET"
-        timeout = .seconds(request.timeoutInterval)
+        // Anything may be in it, also no number; a century is as good as for ever, and clocks bear it.
+        let interval = request.timeoutInterval
+        timeout = interval.isNaN ? .seconds(60) : .seconds(min(max(0, interval), 100 * 365 * 86400))
         handlesCookies = request.httpShouldHandleCookies
         self.url = url
         self.body = body
