@@ -7,7 +7,7 @@ final class NginxServer {
     private let process: ServerProcess
 
     /// As root it could become another user; here it stays who it is, in one process, so that it ends by its pid.
-    private static func configuration(_ directory: String, _ socketPath: String) -> String {
+    private static func configuration(_ directory: String, _ socketPath: String, _ port: UInt16?) -> String {
         let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map { "\($0)_temp_path \(directory)/temp;" }
         return """
             daemon off;
@@ -24,6 +24,7 @@ final class NginxServer {
                 root \(directory)/www;
                 server {
                     listen unix:\(socketPath);
+                    \(port.map { "listen 127.0.0.1:\($0);" } ?? "")
                     # Content-Length
                     location = /number { return 200 $arg_n; }
                     location = /few { keepalive_requests 100; return 200 $arg_n; }
@@ -42,7 +43,8 @@ final class NginxServer {
             """
     }
 
-    init() throws {
+    /// - Parameter port: Where it listens as well, of this machine.
+    init(port: UInt16? = nil) throws {
         let directory = FileManager.default.temporaryDirectory
             .appendingPathComponent("trunkline-nginx-\(UUID().uuidString.prefix(8))")
         self.directory = directory
@@ -52,7 +54,7 @@ final class NginxServer {
         )
         let file = directory.appendingPathComponent("nginx.conf")
         process = try ServerProcess("nginx") { socketPath in
-            try? Self.configuration(directory.path, socketPath).write(to: file, atomically: true, encoding: .utf8)
+            try? Self.configuration(directory.path, socketPath, port).write(to: file, atomically: true, encoding: .utf8)
             return ["-p", directory.path, "-c", file.path, "-e", directory.appendingPathComponent("error.log").path]
         }
     }
@@ -86,6 +88,15 @@ final class NginxServer {
         for start in stride(from: 0, to: count, by: Self.pattern.count) {
             try file.write(contentsOf: Self.content(at: start, count: min(Self.pattern.count, count - start)))
         }
+    }
+
+    /// A file of `count` zeros, which takes no room.
+    func writeHole(_ name: String, count: UInt64) throws {
+        let url = directory.appendingPathComponent("www/\(name)")
+        _ = FileManager.default.createFile(atPath: url.path, contents: nil)
+        let file = try FileHandle(forWritingTo: url)
+        defer { try? file.close() }
+        try file.truncate(atOffset: count)
     }
 
     func kill() { process.kill() }

@@ -1,0 +1,242 @@
+import Foundation
+import Trunkline
+import TrunklineCore
+import TrunklineIO
+
+#if canImport(FoundationNetworking)
+    import FoundationNetworking
+#endif
+
+/// The body of one response between a URLSession, which cannot be held up, and a consumer that may be slow: a little of it
+/// in memory, the rest in an unlinked file, in order.
+///
+/// One writer, which may be kept waiting by the disk and by nothing else; any number of readers, of which each piece goes
+/// to one. Invariant: what is in memory comes before what is in the file.
+final class BodySpool: Sendable {
+    private struct State {
+        var pieces = Deque<Data>()
+        /// Bytes in `pieces`.
+        var held = 0
+        var file: TemporaryFile?
+        /// The bytes in the file that are not read yet.
+        var unread = 0..<0
+        /// One reader is reading from the file.
+        var isReading = false
+        /// How the body ended; readers learn of it when they have everything.
+        var end: Result<Void, URLError>?
+        /// Nobody reads any more.
+        var isAbandoned = false
+        var waiters: [Suspension<Void>] = []
+    }
+
+    private enum Step {
+        case done(Result<Data?, URLError>)
+        case read(TemporaryFile, Range<Int>)
+        case wait
+    }
+
+    private let state = Lock(State())
+    private let memory: Int
+    private let limit: Int
+
+    /// Reads from files, which may block.
+    private static let disk = DispatchQueue(label: "trunkline.spool", attributes: .concurrent)
+    private static let readSize = 256 * 1024
+
+    /// - Parameters:
+    ///   - memory: Bytes that are held in memory.
+    ///   - limit: Bytes that are held in the file.
+    init(memory: Int, limit: Int) {
+        self.memory = memory
+        self.limit = limit
+    }
+
+    /// How many bytes are held in memory and in the file.
+    var held: (memory: Int, file: Int) { state.withLock { ($0.held, $0.unread.count) } }
+
+    // MARK: Writing
+
+    /// Adds a piece.
+    ///
+    /// - Throws: When there is no more room, or the disk fails.
+    func append(_ data: Data) throws(URLError) {
+        guard !data.isEmpty else { return }
+        let file: (TemporaryFile, Int)?
+        do throws(URLError) { file = try place(data) } catch {
+            finish(.failure(error))
+            throw error
+        }
+        if let (file, offset) = file {
+            do throws(TransportError) {
+                try Self.write(data, to: file, at: offset)
+            } catch {
+                let error = URLError(.cannotWriteToFile, userInfo: [NSUnderlyingErrorKey: error])
+                finish(.failure(error))
+                throw error
+            }
+            state.withLock { $0.unread = $0.unread.lowerBound..<offset + data.count }
+        }
+        wake()
+    }
+
+    /// Where to write `data`; `nil` when it is held in memory.
+    private func place(_ data: Data) throws(URLError) -> (TemporaryFile, Int)? {
+        let (memory, limit) = (memory, limit)
+        enum Place { case held, file(TemporaryFile?, Int), full }
+        let place = state.withLock { state -> Place in
+            if state.isAbandoned || state.end != nil { return .held }
+            if state.unread.isEmpty, state.held + data.count <= memory || state.held == 0 {
+                state.pieces.append(data)
+                state.held += data.count
+                return .held
+            }
+            // Everything in it is read: it begins anew.
+            if state.unread.isEmpty { state.unread = 0..<0 }
+            guard state.unread.count + data.count <= limit else { return .full }
+            return .file(state.file, state.unread.upperBound)
+        }
+        switch place {
+        case .held: return nil
+        case .full:
+            throw URLError(.dataLengthExceedsMaximum, reason: "more than \(limit) bytes wait for a slow reader")
+        case .file(let file?, let offset):
+            if offset == 0 { file.empty() }
+            return (file, offset)
+        case .file(nil, let offset):
+            do throws(TransportError) {
+                let file = try TemporaryFile(in: NSTemporaryDirectory(), isNamed: false)
+                state.withLock { $0.file = file }
+                return (file, offset)
+            } catch {
+                throw URLError(.cannotCreateFile, userInfo: [NSUnderlyingErrorKey: error])
+            }
+        }
+    }
+
+    private static func write(_ data: Data, to file: TemporaryFile, at offset: Int) throws(TransportError) {
+        var offset = offset
+        for region in data.regions {
+            let result = unsafe region.withUnsafeBytes { bytes in
+                do throws(TransportError) {
+                    return Result<Void, TransportError>.success(unsafe try file.write(bytes, at: offset))
+                } catch {
+                    return .failure(error)
+                }
+            }
+            try result.get()
+            offset += region.count
+        }
+    }
+
+    /// Nothing more comes. Only the first call counts.
+    func finish(_ end: Result<Void, URLError>) {
+        state.withLock { if $0.end == nil { $0.end = end } }
+        wake()
+    }
+
+    private func wake() {
+        let waiters = state.withLock { state in
+            defer { state.waiters = [] }
+            return state.waiters
+        }
+        for waiter in waiters { waiter.resume() }
+    }
+
+    // MARK: Reading
+
+    /// The next piece; `nil` at the end.
+    func next() async throws(URLError) -> Data? {
+        while true {
+            switch step() {
+            case .done(let result): return try result.get()
+            case .read(let file, let range): return try await read(range, from: file)
+            case .wait:
+                await withSuspension { (waiter: Suspension<Void>) in
+                    let isLate = state.withLock { state in
+                        // What came since the look above would not wake it.
+                        let hasNews = !state.pieces.isEmpty || state.end != nil || state.isAbandoned
+                        guard !hasNews, state.unread.isEmpty || state.isReading else { return true }
+                        state.waiters.append(waiter)
+                        return false
+                    }
+                    if isLate { waiter.resume() }
+                }
+            }
+        }
+    }
+
+    /// Whether everything has come and is in hand, and nothing failed.
+    var isAtEnd: Bool {
+        state.withLock { state in
+            guard case .success? = state.end else { return false }
+            return state.pieces.isEmpty && state.unread.isEmpty
+        }
+    }
+
+    /// Drops what is held, and what is still to come. Readers get `error`.
+    func abandon(_ error: URLError) {
+        state.withLock { state in
+            state.isAbandoned = true
+            state.pieces.removeAll()
+            (state.held, state.file, state.unread) = (0, nil, 0..<0)
+            state.end = .failure(error)
+        }
+        wake()
+    }
+
+    private func step() -> Step {
+        state.withLock { state in
+            if let piece = state.pieces.popFirst() {
+                state.held -= piece.count
+                return .done(.success(piece))
+            }
+            if !state.unread.isEmpty, let file = state.file {
+                guard !state.isReading else { return .wait }
+                state.isReading = true
+                return .read(file, state.unread.prefix(Self.readSize))
+            }
+            switch state.end {
+            case nil: return .wait
+            case .success?: return .done(.success(nil))
+            case .failure(let error)?: return .done(.failure(error))
+            }
+        }
+    }
+
+    private func read(_ range: Range<Int>, from file: TemporaryFile) async throws(URLError) -> Data {
+        let result = await withSuspension { (waiter: Suspension<Result<Data, URLError>>) in
+            Self.disk.async { waiter.resume(returning: Self.read(range, from: file)) }
+        }
+        state.withLock { state in
+            state.isReading = false
+            if !state.isAbandoned { state.unread = range.upperBound..<state.unread.upperBound }
+        }
+        wake()
+        return try result.get()
+    }
+}
+
+extension BodySpool {
+    private static func read(_ range: Range<Int>, from file: TemporaryFile) -> Result<Data, URLError> {
+        var data = Data(count: range.count)
+        let error = unsafe data.withUnsafeMutableBytes { memory -> (any Error)? in
+            do {
+                let count = unsafe try file.read(into: memory, at: range.lowerBound)
+                return count == memory.count ? nil : FrameError(.illegalLength, "the file is shorter than it was")
+            } catch {
+                return error
+            }
+        }
+        guard let error else { return .success(data) }
+        return .failure(URLError(.cannotOpenFile, userInfo: [NSUnderlyingErrorKey: error]))
+    }
+}
+
+extension URLError {
+    /// An error that says more than its code.
+    init(_ code: Code, reason: String, underlying: (any Error)? = nil) {
+        var info: [String: any Sendable] = [NSLocalizedDescriptionKey: reason]
+        info[NSUnderlyingErrorKey] = underlying
+        self.init(code, userInfo: info)
+    }
+}

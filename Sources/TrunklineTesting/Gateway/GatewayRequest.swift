@@ -1,0 +1,90 @@
+import Foundation
+import Trunkline
+import TrunklineCore
+import TrunklineFoundation
+import TrunklineIO
+
+#if canImport(FoundationNetworking)
+    import FoundationNetworking
+#endif
+
+/// A request as a gateway reads it: from the first piece of its message, strictly.
+struct GatewayRequest {
+    let request: HTTP1Request
+    let url: URL
+    let origin: HTTPOrigin
+    /// How many bytes of content the client takes at first.
+    let window: Int
+    /// How long its body says that it is.
+    let contentLength: Int?
+
+    init(_ piece: Bytes) throws(GatewayRefusal) {
+        let opening: HTTP1Opening
+        do throws(FrameError) { (request, opening) = try HTTP1Opening.request(piece) } catch {
+            throw GatewayRefusal(.malformed, "\(error)")
+        }
+        contentLength = opening.contentLength
+        let target = request.target
+        guard let url = URL(string: target), let origin = HTTPOrigin(of: url), url.user == nil, url.fragment == nil
+        else {
+            throw GatewayRefusal(.malformed, "the target is no http URL in absolute form (RFC 9112 §3.2.2)")
+        }
+        (self.url, self.origin) = (url, origin)
+        // Two fields that name the recipient must name the same one, as the bytes have it.
+        let authority = target.drop { $0 != ":" }.dropFirst(3).prefix { $0 != "/" && $0 != "?" }
+        guard request.headers["Host"]?.lowercased() == authority.lowercased() else {
+            throw GatewayRefusal(.malformed, "Host and target name two recipients (RFC 9112 §3.2)")
+        }
+        guard request.method != .connect, request.method != .trace else {
+            throw GatewayRefusal(.malformed, "\(request.method) is not for gateways")
+        }
+        guard let text = request.headers[TunnelWire.windowField], text.utf8.allSatisfy({ (0x30...0x39).contains($0) }),
+            let window = Int(text), window >= TunnelWire.windows.lowerBound
+        else { throw GatewayRefusal(.malformed, "a request without \(TunnelWire.windowField)") }
+        self.window = min(window, TunnelWire.windows.upperBound)
+    }
+
+    /// The request for the origin.
+    var forwarded: URLRequest {
+        var forwarded = URLRequest(url: url, cachePolicy: .reloadIgnoringLocalCacheData)
+        forwarded.httpMethod = request.method.name
+        forwarded.httpShouldHandleCookies = false
+        let fields = request.headers.endToEnd.filtering {
+            // A URLSession decodes what it asks for itself.
+            !["host", "content-length", "accept-encoding", "expect"].contains($0)
+                && !$0.hasPrefix(TunnelWire.reservedPrefix)
+        }
+        for (name, _) in fields { forwarded.setValue(fields[name], forHTTPHeaderField: name) }
+        return forwarded
+    }
+
+    // MARK: Whether it may be asked
+
+    /// Refuses an origin that is not on the list, and one that leads to where it must not.
+    func check(against origins: [HTTPOrigin: HTTPOrigin]) async throws(GatewayRefusal) {
+        guard let allowed = origins[origin] else {
+            throw GatewayRefusal(.forbidden, "\(origin) is not an origin that this gateway asks")
+        }
+        if allowed.allowsPrivateAddresses { return }
+        // An address on the list was meant; a name may lead anywhere.
+        if origin.isAddress { return }
+        let addresses = await addresses()
+        guard !addresses.isEmpty else {
+            throw GatewayRefusal(.failed, "\(origin.host) is not known", .cannotFindHost)
+        }
+        guard addresses.allSatisfy(\.isPublic) else {
+            throw GatewayRefusal(.forbidden, "\(origin.host) is on this machine or this network")
+        }
+    }
+
+    private func addresses() async -> [SocketAddress] {
+        var all: [SocketAddress] = []
+        for family in AddressFamily.allCases {
+            let answer = await withSuspension { (waiter: Suspension<NameLookup.Answer>) in
+                _ = Resolver.shared.resolve(origin.host, port: 0, family: family) { waiter.resume(returning: $0) }
+            }
+            if case .success(let found) = answer { all += found }
+        }
+        return all
+    }
+}

@@ -1,0 +1,168 @@
+import Foundation
+import Testing
+import Trunkline
+import TrunklineFoundation
+import TrunklineTesting
+
+#if canImport(FoundationNetworking)
+    import FoundationNetworking
+#endif
+
+/// Which way requests go when the link is down, slow, or lost.
+@Suite(.timeLimit(.minutes(2)))
+struct FallbackTests {
+    /// So long that no test sees its end.
+    private static let never = HTTPTunnel.Policy.preferLink(hedgeAfter: .seconds(3600))
+    private static let always = HTTPTunnel.Policy.preferLink(hedgeAfter: .zero)
+
+    private static func options(budget: Int) -> HTTPTunnel.Options {
+        HTTPTunnel.Options { options in
+            var account = RetryBudget()
+            (account.share, account.perSecond, account.initial) = (0, 0, budget)
+            options.hedgeBudget = account
+        }
+    }
+
+    private func post(_ setup: Tunnelled) async throws -> URLResponse {
+        try await setup.tunnel.upload(for: setup.request("/", "POST"), from: Data("tea".utf8)).1
+    }
+
+    @Test func theLinkIsPreferred() async throws {
+        try await Tunnelled.with({ _ in .reply("tea") }, policy: Self.never) { setup in
+            for _ in 0..<10 { _ = try await setup.tunnel.data(for: setup.request("/")) }
+            #expect(try await post(setup).route == .link)
+            #expect(setup.tunnel.statistics.link == 11 && setup.tunnel.statistics.direct == 0)
+        }
+    }
+
+    @Test func withoutALinkRequestsGoDirectlyUntilItIsBack() async throws {
+        try await Tunnelled.with({ .reply($0.body) }, policy: Self.never, options: Self.options(budget: 0)) { setup in
+            await setup.client.suspend()
+            let (_, response) = try await setup.tunnel.data(for: setup.request("/"))
+            #expect(response.route == .direct)
+            #expect(try await post(setup).route == .direct)
+            let pieces = AsyncStream<Data> { stream in
+                stream.yield(Data("tea".utf8))
+                stream.finish()
+            }
+            let (data, streamed) = try await setup.tunnel.upload(for: setup.request("/", "POST"), from: pieces)
+            #expect(data == Data("tea".utf8) && streamed.route == .direct)
+            let error = await urlError {
+                var request = setup.request("/")
+                request.timeoutInterval = 0.05
+                _ = try await setup.tunnel.data(for: request, policy: .linkOnly)
+            }
+            #expect(error?.code == .timedOut)
+            await setup.client.resume()
+            try await setup.client.connect()
+            let (_, after) = try await setup.tunnel.data(for: setup.request("/"))
+            #expect(after.route == .link)
+            let statistics = setup.tunnel.statistics
+            #expect(statistics.fallbacks == 3 && statistics.hedges == 0 && statistics.refusedByBudget == 0)
+        }
+    }
+
+    @Test func aSlowGatewayIsOvertakenAndTold() async throws {
+        try await Tunnelled.with({ _ in .reply("tea") }, policy: Self.always, atGateway: { _ in .noReply }) { setup in
+            let (data, response) = try await setup.tunnel.data(for: setup.request("/"))
+            #expect(data == Data("tea".utf8) && response.route == .direct)
+            try await setup.server.waitForCancel()
+            let statistics = setup.tunnel.statistics
+            #expect(statistics.hedges == 1 && statistics.hedgesWon == 1 && statistics.fallbacks == 0)
+        }
+    }
+
+    @Test func aSlowOriginIsOvertakenByTheLink() async throws {
+        // The direct request carries no mark of the gateway's client.
+        try await Tunnelled.with(
+            { $0.headers["X-Way"] == nil ? .noReply : .reply("tea") },
+            policy: Self.always,
+            atGateway: { _ in .after(.milliseconds(300), Self.answer) }
+        ) { setup in
+            let (_, response) = try await setup.tunnel.data(for: setup.request("/"))
+            #expect(response.route == .link)
+            // What was slower is cancelled at the origin.
+            try await setup.origin.server.wait { $0.connectionCount == 0 }
+            #expect(setup.tunnel.statistics.hedges == 1 && setup.tunnel.statistics.hedgesWon == 0)
+        }
+    }
+
+    private static let answer = Reaction.reply(Frame(.response, type: 0x403, body: "HTTP/1.1 200 OK\r\n\r\ntea"))
+
+    @Test func whatMayNotBeDoneTwiceIsNot() async throws {
+        let lost: @Sendable (Frame) -> Reaction? = { _ in .reset }
+        try await Tunnelled.with({ _ in .reply("tea") }, policy: Self.always, atGateway: lost) { setup in
+            let error = await urlError { _ = try await self.post(setup) }
+            #expect(error?.code == .networkConnectionLost)
+            #expect(await setup.origin.server.journal.requestCount == 0)
+            #expect((error?.userInfo[NSUnderlyingErrorKey] as? ClientError)?.fate == .unknown)
+        }
+    }
+
+    @Test func whatMayBeDoneTwiceIsWhenTheLinkIsLost() async throws {
+        try await Tunnelled.with({ _ in .reply("tea") }, policy: Self.never, atGateway: { _ in .reset }) { setup in
+            let (_, response) = try await setup.tunnel.data(for: setup.request("/"))
+            #expect(response.route == .direct && setup.tunnel.statistics.fallbacks == 1)
+        }
+    }
+
+    @Test func aSpentBudgetLeavesTheLinkAlone() async throws {
+        try await Tunnelled.with(
+            { _ in .reply("tea") },
+            policy: Self.always,
+            options: Self.options(budget: 2),
+            atGateway: { _ in .noReply }
+        ) { setup in
+            for _ in 0..<2 { _ = try await setup.tunnel.data(for: setup.request("/")) }
+            var request = setup.request("/")
+            request.timeoutInterval = 0.2
+            let error = await urlError { [request] in _ = try await setup.tunnel.data(for: request) }
+            #expect(error?.code == .timedOut)
+            #expect(setup.tunnel.statistics.hedges == 2 && setup.tunnel.statistics.refusedByBudget == 1)
+        }
+    }
+
+    @Test func whatTheGatewayRefusesGoesDirectly() async throws {
+        try await Tunnelled.with({ _ in .reply("tea") }, policy: Self.never, allows: false) { setup in
+            let (data, response) = try await setup.tunnel.data(for: setup.request("/"))
+            #expect(data == Data("tea".utf8) && response.route == .direct)
+            #expect(try await post(setup).route == .direct)
+            let (_, refused) = try await setup.tunnel.data(for: setup.request("/"), policy: .linkOnly)
+            #expect((refused as? HTTPURLResponse)?.statusCode == 403 && refused.route == .link)
+            #expect(await setup.origin.server.journal.requestCount == 2)
+        }
+    }
+
+    @Test func cancellingEndsBothWays() async throws {
+        try await Tunnelled.with({ _ in .noReply }, policy: Self.always, atGateway: { _ in .noReply }) { setup in
+            let asking = Task { () async throws -> Void in _ = try await setup.tunnel.data(for: setup.request("/")) }
+            try await setup.origin.server.waitForRequests(1)
+            asking.cancel()
+            let error = await urlError { try await asking.value }
+            #expect(error?.code == .cancelled)
+            try await setup.server.waitForCancel()
+            try await setup.origin.server.wait { $0.connectionCount == 0 }
+        }
+    }
+
+    @Test func everyRequestIsAnsweredWhenTheLinkDies() async throws {
+        let options = HTTPTunnel.Options { $0.hedgeBudget = nil }
+        try await Tunnelled.with({ .reply(Bytes($0.target)) }, policy: Self.never, options: options) { setup in
+            try await withThrowingTaskGroup(of: Bool.self) { group in
+                for number in 0..<200 {
+                    group.addTask {
+                        let (data, _) = try await setup.tunnel.data(for: setup.request("/\(number)"))
+                        return data == Data("/\(number)".utf8)
+                    }
+                }
+                try await setup.server.waitForRequests(20)
+                await setup.server.disconnectAll(reset: true)
+                for try await isRight in group { #expect(isRight) }
+            }
+            try await setup.client.connect()
+            let before = setup.tunnel.statistics.link
+            for _ in 0..<20 { _ = try await setup.tunnel.data(for: setup.request("/")) }
+            #expect(setup.tunnel.statistics.link == before + 20)
+        }
+    }
+}

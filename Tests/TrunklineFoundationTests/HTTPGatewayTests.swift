@@ -1,0 +1,153 @@
+import Foundation
+import Testing
+import Trunkline
+import TrunklineCore
+import TrunklineFoundation
+
+@testable import TrunklineTesting
+
+#if canImport(FoundationNetworking)
+    import FoundationNetworking
+#endif
+
+/// What a gateway refuses, and how it says so.
+@Suite(.timeLimit(.minutes(2)))
+struct HTTPGatewayTests {
+    private func ask(_ setup: Tunnelled, _ message: String) async throws -> HTTP1Response {
+        let text = message.replacingOccurrences(of: "ORIGIN", with: setup.origin.root)
+            .replacingOccurrences(of: "HOST", with: "\(setup.origin.server.endpoint)")
+        return try HTTP1Response(try await setup.client.send(Request(type: 0x403, body: Bytes(text))))
+    }
+
+    private static let fields = "Host: HOST\r\nTrunkline-Window: 65536\r\n"
+
+    @Test func aMessageThatIsOneIsPassedOn() async throws {
+        try await Tunnelled.with({ .reply(Bytes("\($0.method) \($0.target)")) }) { setup in
+            let response = try await ask(setup, "GET ORIGIN/a HTTP/1.1\r\n\(Self.fields)\r\n")
+            #expect(response.status == 200 && response.body == "GET /a")
+            #expect(response.headers["Trunkline-Gateway"] == nil)
+        }
+    }
+
+    @Test(arguments: [
+        "", "GET", "GET /a HTTP/1.1\r\n\(fields)\r\n", "GET ORIGIN/ HTTP/1.0\r\n\(fields)\r\n",
+        "GET ORIGIN/ HTTP/1.1\r\nTrunkline-Window: 65536\r\n\r\n",
+        "GET ORIGIN/ HTTP/1.1\r\nHost: other\r\nTrunkline-Window: 65536\r\n\r\n",
+        "GET ORIGIN/ HTTP/1.1\r\nHost: HOST\r\n\(fields)\r\n",
+        "GET ORIGIN/ HTTP/1.1\r\nHost: HOST\r\n\r\n",
+        "GET ORIGIN/ HTTP/1.1\r\nHost: HOST\r\nTrunkline-Window: 12\r\n\r\n",
+        "GET ORIGIN/ HTTP/1.1\r\nHost: HOST\r\nTrunkline-Window: +65536\r\n\r\n",
+        "GET ORIGIN/ HTTP/1.1\r\n\(fields)X: a\nY: b\r\n\r\n", "GET ORIGIN/ HTTP/1.1\r\n\(fields)X : a\r\n\r\n",
+        "GET ORIGIN/ HTTP/1.1\r\n\(fields) folded\r\n\r\n", "GET ORIGIN/ HTTP/1.1\n\(fields)\r\n",
+        "GET ORIGIN/ HTTP/1.1\r\n\(fields)X: a\u{0}\r\n\r\n", "GET ORIGIN/ x HTTP/1.1\r\n\(fields)\r\n",
+        "POST ORIGIN/ HTTP/1.1\r\n\(fields)Content-Length: 4\r\n\r\ntea",
+        "POST ORIGIN/ HTTP/1.1\r\n\(fields)Content-Length: 2\r\n\r\ntea",
+        "POST ORIGIN/ HTTP/1.1\r\n\(fields)Content-Length: 3\r\nContent-Length: 3\r\n\r\ntea",
+        "POST ORIGIN/ HTTP/1.1\r\n\(fields)Content-Length: +3\r\n\r\ntea",
+        "POST ORIGIN/ HTTP/1.1\r\n\(fields)Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "POST ORIGIN/ HTTP/1.1\r\n\(fields)Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+        "GET ORIGIN/ HTTP/1.1\r\n\(fields)\r\nGET ORIGIN/b HTTP/1.1\r\n\(fields)\r\n",
+        "CONNECT ORIGIN/ HTTP/1.1\r\n\(fields)\r\n", "TRACE ORIGIN/ HTTP/1.1\r\n\(fields)\r\n",
+        "GET http://a@HOST/ HTTP/1.1\r\n\(fields)\r\n", "GET ORIGIN/#a HTTP/1.1\r\n\(fields)\r\n",
+        "GET ftp://HOST/ HTTP/1.1\r\n\(fields)\r\n", "GET ORIGIN\\@evil/ HTTP/1.1\r\n\(fields)\r\n",
+        "GET ORIGIN/ HTTP/1.1\r\n\(fields)X: \(String(repeating: "a", count: 70_000))\r\n\r\n",
+    ])
+    func whatTwoReadersCouldTakeForTwoMessagesIsRefused(message: String) async throws {
+        try await Tunnelled.with({ _ in .reply("tea") }) { setup in
+            let response = try await ask(setup, message)
+            #expect(response.status == 400 && response.headers["Trunkline-Gateway"] == "malformed")
+            #expect(await setup.origin.server.journal.requestCount == 0)
+        }
+    }
+
+    @Test func onlyOriginsOnTheListAreAsked() async throws {
+        try await Tunnelled.with({ _ in .reply("tea") }, allows: false) { setup in
+            let response = try await ask(setup, "GET ORIGIN/ HTTP/1.1\r\n\(Self.fields)\r\n")
+            #expect(response.status == 403 && response.headers["Trunkline-Gateway"] == "forbidden")
+            await setup.gatewayIsIdle()
+            #expect(setup.gateway.statistics.refused == 1)
+        }
+    }
+
+    @Test func aNameOfThisMachineMustBeAllowedTwice() async throws {
+        try await Tunnelled.with({ _ in .reply("tea") }) { setup in
+            let port = try #require(URL(string: setup.origin.root)?.port)
+            for (isAllowed, status) in [(false, 403), (true, 200)] {
+                let name = try #require(HTTPOrigin("http://localhost:\(port)", allowingPrivateAddresses: isAllowed))
+                let gateway = HTTPGateway(allowing: [name])
+                try await withLoopbackServer(speaking: .standard, handler: gateway.handler) { server in
+                    try await withClient(to: server.endpoint, speaking: .standard) { client in
+                        let tunnel = HTTPTunnel(client, options: HTTPTunnel.Options { $0.policy = .linkOnly })
+                        let url = try #require(URL(string: "http://localhost:\(port)/"))
+                        let (_, response) = try await tunnel.data(from: url)
+                        #expect((response as? HTTPURLResponse)?.statusCode == status)
+                    }
+                }
+            }
+        }
+    }
+
+    @Test func limitsHold() async throws {
+        let options = HTTPGateway.Options { options in
+            (options.maximumRequestBody, options.maximumResponseBody, options.maximumConcurrency) = (1000, 100_000, 1)
+        }
+        try await Tunnelled.with(
+            { $0.target == "/slow" ? .noReply : .reply(Bytes(pattern(200_000))) },
+            gateway: options
+        ) { setup in
+            let (_, large) = try await setup.tunnel.upload(for: setup.request("/", "POST"), from: Data(count: 1001))
+            #expect((large as? HTTPURLResponse)?.statusCode == 413)
+            await setup.gatewayIsIdle()
+            let pieces = AsyncStream<Data> { stream in
+                for _ in 0..<20 { stream.yield(Data(count: 100)) }
+                stream.finish()
+            }
+            let (_, streamed) = try await setup.tunnel.upload(for: setup.request("/", "POST"), from: pieces)
+            #expect((streamed as? HTTPURLResponse)?.statusCode == 413)
+            await setup.gatewayIsIdle()
+            let error = await urlError { _ = try await setup.tunnel.data(for: setup.request("/")) }
+            #expect(error?.code == .dataLengthExceedsMaximum)
+            await setup.gatewayIsIdle()
+            // Its place is free when the gateway is done with the one before, a moment after the client is.
+            async let slow = urlError { _ = try await setup.tunnel.data(for: setup.request("/slow")) }
+            try await setup.origin.server.waitForRequests(2)
+            let (_, busy) = try await setup.tunnel.data(for: setup.request("/"))
+            #expect((busy as? HTTPURLResponse)?.statusCode == 503)
+            await setup.origin.server.stop()
+            #expect(await slow?.code != nil)
+        }
+    }
+
+    // MARK: Addresses
+
+    @Test(arguments: [
+        "127.0.0.1", "0.0.0.0", "10.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.1.1", "169.254.169.254",
+        "100.64.0.1",
+        "224.0.0.1", "255.255.255.255", "198.18.0.1", "192.0.2.1", "240.0.0.1",
+    ])
+    func addressesOfThisNetworkAreNotPublic(text: String) throws {
+        let bytes = text.split(separator: ".").compactMap { UInt8($0) }
+        let zeros = [UInt8](repeating: 0, count: 10)
+        #expect(!SocketAddress.ipv4(bytes, port: 0).isPublic)
+        for wrapped in [
+            zeros + [0xFF, 0xFF] + bytes, [0x20, 0x02] + bytes + zeros,
+            [0, 0x64, 0xFF, 0x9B] + zeros.prefix(8) + bytes,
+        ] {
+            #expect(!SocketAddress.ipv6(wrapped, port: 0, scope: 0).isPublic)
+        }
+    }
+
+    @Test func otherAddressesAre() {
+        for bytes: [UInt8] in [[8, 8, 8, 8], [172, 15, 0, 1], [172, 32, 0, 1], [100, 128, 0, 1], [192, 167, 1, 1]] {
+            #expect(SocketAddress.ipv4(bytes, port: 0).isPublic)
+        }
+        func v6(_ head: [UInt8]) -> SocketAddress {
+            .ipv6(head + [UInt8](repeating: 0, count: 15 - head.count) + [1], port: 0, scope: 0)
+        }
+        #expect(v6([0x26, 0x06, 0x47]).isPublic && v6([0x2A, 0]).isPublic)
+        let local: [[UInt8]] = [
+            [], [0xFE, 0x80], [0xFC], [0xFD, 1], [0xFF, 2], [0x20, 0x01, 0x0D, 0xB8], [0xFE, 0xC0],
+        ]
+        for head in local { #expect(!v6(head).isPublic) }
+    }
+}

@@ -1,0 +1,76 @@
+import Foundation
+import Testing
+import Trunkline
+import TrunklineFoundation
+import TrunklineTesting
+
+struct JSONRequestTests {
+    struct Question: Codable, Sendable { var userName: String }
+    struct Answer: Codable, Sendable, Equatable { var lines: [Line] }
+    struct Line: Codable, Sendable, Equatable { var number: Int }
+
+    enum Snake: JSONFormat {
+        static var type: UInt32 { 0x412 }
+        static var encoder: JSONEncoder {
+            let encoder = JSONEncoder()
+            encoder.keyEncodingStrategy = .convertToSnakeCase
+            return encoder
+        }
+    }
+
+    private func with(
+        _ handler: @escaping LoopbackServer.Handler,
+        _ body: nonisolated(nonsending) (Client) async throws -> Void
+    ) async throws {
+        try await withLoopbackServer(speaking: .standard, handler: handler) { server in
+            try await withClient(to: server.endpoint, speaking: .standard) { client in try await body(client) }
+        }
+    }
+
+    @Test func bodyAndReplyAreJSON() async throws {
+        try await with({
+            $0.type == 0x402 && $0.body == #"{"userName":"ada"}"# ? .reply(#"{"lines":[{"number":7}]}"#) : .close
+        }) {
+            client in
+            let answer = try await client.send(JSONRequest(Question(userName: "ada"), replyingWith: Answer.self))
+            #expect(answer == Answer(lines: [Line(number: 7)]))
+        }
+    }
+
+    @Test func aFormatHasTypeAndCodersOfItsOwn() async throws {
+        try await with({ $0.type == 0x412 && $0.body == #"{"user_name":"ada"}"# ? .reply(#"{"lines":[]}"#) : .close }) {
+            client in
+            let answer = try await client.send(FormattedJSONRequest<Question, Answer, Snake>(Question(userName: "ada")))
+            #expect(answer.lines.isEmpty)
+        }
+    }
+
+    @Test(arguments: [
+        (#"{"lines":[{"number":1},{"number":"x"}]}"#, ["lines", "1", "number"]), (#"{"lines":[{}]}"#, ["lines", "0"]),
+        ("{", []),
+        ("", []),
+    ])
+    func aReplyThatIsNoneSaysWhere(text: String, path: [String]) async throws {
+        try await with({ _ in .reply(Bytes(text)) }) { client in
+            let failure: ClientError?
+            do throws(ClientError) {
+                _ = try await client.send(JSONRequest(Question(userName: "a"), replyingWith: Answer.self))
+                failure = nil
+            } catch { failure = error }
+            #expect(failure?.code == .invalidRequest && failure?.fate == .answered)
+            let cause = try #require(failure?.cause as? JSONDecodingError)
+            #expect(cause.codingPath == path && cause.excerpt == Bytes(text) && cause.length == text.utf8.count)
+        }
+    }
+
+    @Test func whatCannotBeEncodedIsNotSent() async throws {
+        try await with({ _ in .echo }) { client in
+            let failure: ClientError?
+            do throws(ClientError) {
+                _ = try await client.send(JSONRequest(Double.nan, replyingWith: Answer.self))
+                failure = nil
+            } catch { failure = error }
+            #expect(failure?.code == .invalidRequest && failure?.fate == .notSent)
+        }
+    }
+}

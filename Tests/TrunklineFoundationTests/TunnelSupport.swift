@@ -1,0 +1,63 @@
+import Foundation
+import Trunkline
+import TrunklineFoundation
+import TrunklineTesting
+
+#if canImport(FoundationNetworking)
+    import FoundationNetworking
+#endif
+
+/// An origin, a gateway in front of it, and a tunnel to the gateway.
+struct Tunnelled {
+    let origin: Origin
+    let gateway: HTTPGateway
+    let server: LoopbackServer
+    let client: Client
+    let tunnel: HTTPTunnel
+
+    func request(_ path: String, _ method: String = "GET", _ fields: [String: String] = [:]) -> URLRequest {
+        var request = URLRequest(url: origin.url(path))
+        request.httpMethod = method
+        request.timeoutInterval = 30
+        for (name, value) in fields { request.setValue(value, forHTTPHeaderField: name) }
+        return request
+    }
+
+    /// Returns when the gateway has counted what its clients have seen already.
+    func gatewayIsIdle() async {
+        while gateway.statistics.underWay > 0 { await Task.yield() }
+    }
+
+    /// Begins all of them and ends them on every way out.
+    ///
+    /// - Parameter atGateway: What the gateway's server does in place of the gateway; `nil` for what that does.
+    nonisolated(nonsending) static func with(
+        _ handler: @escaping @Sendable (HTTP1Request) -> Reaction,
+        policy: HTTPTunnel.Policy = .linkOnly,
+        options: HTTPTunnel.Options = HTTPTunnel.Options(),
+        gateway gatewayOptions: HTTPGateway.Options = HTTPGateway.Options(),
+        allows: Bool = true,
+        atGateway: (@Sendable (Frame) -> Reaction?)? = nil,
+        _ body: nonisolated(nonsending) (Tunnelled) async throws -> Void
+    ) async throws {
+        var options = options
+        options.policy = policy
+        try await Origin.with(handler) { origin in
+            let allowed = allows ? [HTTPOrigin(origin.root)].compactMap { $0 } : []
+            let gateway = HTTPGateway(allowing: allowed, options: gatewayOptions)
+            try await withLoopbackServer(
+                speaking: .standard,
+                handler: { atGateway?($0) ?? gateway.reaction(to: $0) },
+                { server in
+                    try await withClient(to: server.endpoint, speaking: .standard) { client in
+                        try await client.connect()
+                        let tunnel = HTTPTunnel(client, options: options)
+                        try await body(
+                            Tunnelled(origin: origin, gateway: gateway, server: server, client: client, tunnel: tunnel)
+                        )
+                    }
+                }
+            )
+        }
+    }
+}

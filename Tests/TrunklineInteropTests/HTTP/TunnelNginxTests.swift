@@ -1,0 +1,93 @@
+import Foundation
+import Testing
+import Trunkline
+import TrunklineFoundation
+import TrunklineTesting
+
+#if canImport(FoundationNetworking)
+    import FoundationNetworking
+#endif
+
+/// HTTP over a link to a gateway in front of nginx.
+@Suite(
+    .serialized,
+    .timeLimit(.minutes(5)),
+    .enabled(if: ServerProcess.isAvailable("nginx"), "nginx is not installed")
+)
+struct TunnelNginxTests {
+    private func withTunnel(
+        _ body: nonisolated(nonsending) (NginxServer, String, HTTPTunnel) async throws -> Void
+    ) async throws {
+        // A port that was free a moment ago.
+        let probe = try await LoopbackServer.start(speaking: .standard)
+        let port = try #require(UInt16(String(describing: probe.endpoint).split(separator: ":").last ?? ""))
+        await probe.stop()
+        let nginx = try NginxServer(port: port)
+        defer { nginx.stop() }
+        let root = "http://127.0.0.1:\(port)"
+        let gateway = HTTPGateway(allowing: [HTTPOrigin(root)].compactMap { $0 })
+        try await withLoopbackServer(speaking: .standard, handler: gateway.handler) { server in
+            try await withClient(to: server.endpoint, speaking: .standard) { client in
+                try await client.connect()
+                try await body(nginx, root, HTTPTunnel(client, options: HTTPTunnel.Options { $0.policy = .linkOnly }))
+            }
+        }
+    }
+
+    private func url(_ text: String) throws -> URL { try #require(URL(string: text)) }
+
+    /// Bytes of this process that are in memory; `nil` where that cannot be told so.
+    private var resident: Int? {
+        let text = try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8)
+        return text.flatMap { Int($0.split(separator: " ").dropFirst().first ?? "") }.map { $0 * 4096 }
+    }
+
+    @Test(arguments: [0, 20]) func aGibibyteTakesLittleMemory(pauses: Int) async throws {
+        try await withTunnel { nginx, root, tunnel in
+            let count = 1 << 30
+            try nginx.writeHole("large", count: UInt64(count))
+            let (body, response) = try await tunnel.bytes(for: URLRequest(url: try url("\(root)/large")))
+            #expect((response as? HTTPURLResponse)?.statusCode == 200 && response.expectedContentLength == Int64(count))
+            let before = resident ?? 0
+            var (received, most, rest) = (0, before, pauses)
+            for try await piece in body {
+                received += piece.count
+                most = max(most, resident ?? 0)
+                // All of it is at the gateway long before the reader has it.
+                if rest > 0 {
+                    rest -= 1
+                    try await Task.sleep(for: .milliseconds(100))
+                }
+            }
+            #expect(received == count)
+            // Other tests in this process have memory, too; a tenth of the body is none of theirs.
+            #expect(most - before < 100 << 20, "\((most - before) >> 20) MiB")
+            print("1 GiB over the link: \((most - before) >> 20) MiB more in memory")
+        }
+    }
+
+    @Test func rangesConditionsAndUploadsGoThrough() async throws {
+        try await withTunnel { nginx, root, tunnel in
+            try nginx.writeFile("a", count: 100_000)
+            let (whole, response) = try await tunnel.data(from: try url("\(root)/a"))
+            #expect(whole == NginxServer.content(at: 0, count: 100_000))
+            var request = URLRequest(url: try url("\(root)/a"))
+            request.setValue("bytes=10-19", forHTTPHeaderField: "Range")
+            let (part, partial) = try await tunnel.data(for: request)
+            #expect((partial as? HTTPURLResponse)?.statusCode == 206 && part == whole[10..<20])
+            let tag = (response as? HTTPURLResponse)?.value(forHTTPHeaderField: "ETag")
+            request = URLRequest(url: try url("\(root)/a"))
+            request.setValue(tag, forHTTPHeaderField: "If-None-Match")
+            let (none, fresh) = try await tunnel.data(for: request)
+            #expect((fresh as? HTTPURLResponse)?.statusCode == 304 && none.isEmpty)
+            let (chunks, _) = try await tunnel.data(from: try url("\(root)/chunked/a"))
+            #expect(chunks == whole)
+            request = URLRequest(url: try url("\(root)/upload/b"))
+            request.httpMethod = "PUT"
+            let (_, made) = try await tunnel.upload(for: request, from: whole)
+            #expect((made as? HTTPURLResponse)?.statusCode == 201)
+            let (back, _) = try await tunnel.data(from: try url("\(root)/upload/b"))
+            #expect(back == whole)
+        }
+    }
+}
