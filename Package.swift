@@ -49,7 +49,9 @@ let package = Package(
         .target(name: "CTrunklineBench"),
         .executableTarget(
             name: "trunkline-bench",
-            dependencies: ["Trunkline", "TrunklineTesting", "TrunklineCore", "TrunklineIO", "CTrunklineBench"],
+            dependencies: [
+                "Trunkline", "TrunklineFoundation", "TrunklineTesting", "TrunklineCore", "TrunklineIO", "CTrunklineBench",
+            ],
             swiftSettings: settings
         ),
         // Layouts that more than one target tries.
