@@ -50,7 +50,8 @@ let package = Package(
         .executableTarget(
             name: "trunkline-bench",
             dependencies: [
-                "Trunkline", "TrunklineFoundation", "TrunklineTesting", "TrunklineCore", "TrunklineIO", "CTrunklineBench",
+                "Trunkline", "TrunklineFoundation", "TrunklineTesting", "TrunklineCore", "TrunklineIO",
+                "CTrunklineBench",
             ],
             swiftSettings: settings
         ),
