@@ -332,6 +332,34 @@ struct HTTPTunnelTests {
         }
     }
 
+    /// It waited for a link beyond every timeout.
+    @Test func anUploadThatFindsNoLinkTimesOut() async throws {
+        try await Tunnelled.with({ _ in .echo }) { setup in
+            await setup.client.suspend()
+            var request = setup.request("/", "POST")
+            request.timeoutInterval = 0.05
+            let (pieces, source) = AsyncStream<Data>.makeStream()
+            source.finish()
+            let error = await urlError { [request] in _ = try await setup.tunnel.upload(for: request, from: pieces) }
+            #expect(error?.code == .timedOut)
+        }
+    }
+
+    /// It went to the gateway without its body.
+    @Test(arguments: [HTTPTunnel.Policy.linkOnly, .preferLink(hedgeAfter: .seconds(3600))])
+    func aFileThatCannotBeReadIsAnError(policy: HTTPTunnel.Policy) async throws {
+        let directory = FileManager.default.temporaryDirectory.appendingPathComponent("trunkline-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: false)
+        defer { try? FileManager.default.removeItem(at: directory) }
+        try await Tunnelled.with({ _ in .echo }, policy: policy) { setup in
+            let error = await urlError {
+                _ = try await setup.tunnel.upload(for: setup.request("/", "POST"), fromFile: directory)
+            }
+            #expect(error?.code == .cannotOpenFile)
+            #expect(setup.gateway.statistics.requests == 0)
+        }
+    }
+
     @Test func twoHundredAtOnceKeepApart() async throws {
         try await Tunnelled.with({ .reply(Bytes($0.target)) }) { setup in
             try await withThrowingTaskGroup(of: Bool.self) { group in

@@ -60,6 +60,23 @@ struct OriginSessionTests {
         }
     }
 
+    /// On Linux it never ended.
+    @Test(arguments: ["Basic realm=\"a\"", "Digest realm=\"a\", nonce=\"b\"", "Bearer"], [2, 3_000_000])
+    func aChallengeIsAnAnswer(challenge: String, count: Int) async throws {
+        let session = OriginSession()
+        let body = pattern(count)
+        try await Origin.with({ _ in .response(401, ["WWW-Authenticate": challenge], Bytes(body)) }) { origin in
+            for _ in 0..<3 {
+                let transfer = get(origin.url("/"), in: session)
+                let response = try await transfer.response
+                #expect(response.statusCode == 401)
+                #expect(response.value(forHTTPHeaderField: "WWW-Authenticate") == challenge)
+                let found = try await content(of: transfer)
+                #expect(found == body)
+            }
+        }
+    }
+
     @Test func nothingIsKeptBetweenRequests() async throws {
         let session = OriginSession()
         let fields: HTTP1Headers = ["Set-Cookie": "a=1; Path=/", "Cache-Control": "max-age=3600"]

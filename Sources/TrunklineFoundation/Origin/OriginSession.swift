@@ -125,6 +125,22 @@ final class OriginTransfers: NSObject, URLSessionDataDelegate {
         transfer(of: dataTask)?.receive(data)
     }
 
+    #if canImport(FoundationNetworking)
+        /// On Linux a 401 (Basic, Digest) for which there are no credentials is asked about when all of it has come, and then
+        /// never ends. It is the answer.
+        func urlSession(
+            _ session: URLSession,
+            task: URLSessionTask,
+            didReceive challenge: URLAuthenticationChallenge,
+            completionHandler: @escaping @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
+        ) {
+            let transfer = running.withLock { $0.removeValue(forKey: task.taskIdentifier) }
+            transfer?.complete(nil, response: task.response)
+            // Elsewhere: it cancels the task, which waits for the session's work queue, and that perhaps for this one.
+            DispatchQueue.global().async { completionHandler(.cancelAuthenticationChallenge, nil) }
+        }
+    #endif
+
     func urlSession(_ session: URLSession, task: URLSessionTask, didCompleteWithError error: (any Error)?) {
         let transfer = running.withLock { $0.removeValue(forKey: task.taskIdentifier) }
         transfer?.complete(error, response: task.response)

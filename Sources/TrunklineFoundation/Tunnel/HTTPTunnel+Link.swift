@@ -33,7 +33,7 @@ extension HTTPTunnel {
         do throws(URLError) {
             let head = try request.head(window: options.window)
             let isWhole = (request.body.count ?? .max) <= TunnelWire.pieceSize
-            let frames = await open(request, head, isWhole, waits)
+            let frames = try await open(request, head, isWhole, waits)
             let first: Frame?
             do {
                 if isWhole {
@@ -53,12 +53,19 @@ extension HTTPTunnel {
         }
     }
 
-    private func open(_ request: TunnelRequest, _ head: Bytes, _ isWhole: Bool, _ waits: Bool) async -> ReplyStream {
+    private func open(
+        _ request: TunnelRequest,
+        _ head: Bytes,
+        _ isWhole: Bool,
+        _ waits: Bool
+    ) async throws(URLError) -> ReplyStream {
         var message = Request(type: isWhole ? TunnelWire.messageType : 0, body: head)
         if isWhole, case .data(let data) = request.body { message.body = Bytes(Array(head) + data) }
         if isWhole, case .file = request.body {
             let content = BodyCollector(limit: TunnelWire.pieceSize)
-            try? await request.body.forEachPiece { try await content.append($0) }
+            do { try await request.body.forEachPiece { try await content.append($0) } } catch {
+                throw URLError(sourceFailure: error)
+            }
             if case .data(let data) = content.body { message.body = Bytes(Array(head) + data) }
         }
         let buffering = ReplyBuffering(
@@ -95,7 +102,7 @@ extension HTTPTunnel {
             group.addTask {
                 do {
                     // A body that can be read once is not begun before its request is on a link.
-                    try await frames.post(TunnelWire.window(0))
+                    try await withTimeout(timeout) { try await frames.post(TunnelWire.window(0)) }
                     try await request.body.forEachPiece { piece in
                         try await withTimeout(timeout) {
                             try await frames.post(Request(body: Bytes(piece)), isPart: true)
