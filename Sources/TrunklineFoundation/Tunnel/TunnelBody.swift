@@ -159,7 +159,7 @@ extension URLError {
             case .closed: error.fate == .notSent ? .cannotConnectToHost : .networkConnectionLost
             case .rejected, .protocolViolation: .badServerResponse
             case .invalidRequest: .dataLengthExceedsMaximum
-            case .overloaded: .cannotLoadFromNetwork
+            case .overloaded, .notCached: .cannotLoadFromNetwork
             case .tlsFailed: .secureConnectionFailed
             }
         self.init(code, reason: "\(error)", underlying: error)

@@ -16,6 +16,7 @@ import TrunklineTesting
 )
 struct TunnelNginxTests {
     private func withTunnel(
+        window: Int = 1024 * 1024,
         _ body: nonisolated(nonsending) (NginxServer, String, HTTPTunnel) async throws -> Void
     ) async throws {
         // A port that was free a moment ago.
@@ -29,7 +30,8 @@ struct TunnelNginxTests {
         try await withLoopbackServer(speaking: .standard, handler: gateway.handler) { server in
             try await withClient(to: server.endpoint, speaking: .standard) { client in
                 try await client.connect()
-                try await body(nginx, root, HTTPTunnel(client, options: HTTPTunnel.Options { $0.policy = .linkOnly }))
+                let options = HTTPTunnel.Options { ($0.policy, $0.window) = (.linkOnly, window) }
+                try await body(nginx, root, HTTPTunnel(client, options: options))
             }
         }
     }
@@ -63,6 +65,26 @@ struct TunnelNginxTests {
             // Other tests in this process have memory, too; a tenth of the body is none of theirs.
             #expect(most - before < 100 << 20, "\((most - before) >> 20) MiB")
             print("1 GiB over the link: \((most - before) >> 20) MiB more in memory")
+        }
+    }
+
+    /// Neither the gateway nor the tunnel holds what the reader has not asked for.
+    @Test func aReaderThatIsSlowAllTheTimeTakesLittleMemory() async throws {
+        try await withTunnel(window: 64 * 1024) { nginx, root, tunnel in
+            let count = 256 << 20
+            try nginx.writeHole("large", count: UInt64(count))
+            let (body, _) = try await tunnel.bytes(for: URLRequest(url: try url("\(root)/large")))
+            let before = resident ?? 0
+            var (received, most, pieces) = (0, before, 0)
+            for try await piece in body {
+                (received, pieces) = (received + piece.count, pieces + 1)
+                guard pieces.isMultiple(of: 64) else { continue }
+                most = max(most, resident ?? 0)
+                try await Task.sleep(for: .milliseconds(2))
+            }
+            #expect(received == count)
+            #expect(most - before < 100 << 20, "\((most - before) >> 20) MiB")
+            print("256 MiB to a slow reader: \((most - before) >> 20) MiB more in memory")
         }
     }
 

@@ -67,6 +67,27 @@ struct BodySpoolTests {
         }
     }
 
+    @Test(arguments: 0..<20 as Range<UInt64>)
+    func aReaderThatIsAlwaysBehindLeavesTheFileAsLargeAsItsLimit(seed: UInt64) async throws {
+        var generator = SeededGenerator(seed: seed)
+        let spool = BodySpool(memory: 10, limit: 1000, readSize: 100)
+        let content = pattern(50_000, seed: seed)
+        var (written, read) = (0, Data())
+        while written < content.count {
+            // Never so little that it could begin anew.
+            while written - read.count < 600 {
+                let next = min(content.count, written + Int.random(in: 1...300, using: &generator))
+                try spool.append(content.subdata(in: written..<next))
+                written = next
+                if written == content.count { break }
+            }
+            read += try await spool.next() ?? Data()
+        }
+        spool.finish(.success(()))
+        while let piece = try await spool.next() { read += piece }
+        #expect(read == content)
+    }
+
     @Test func moreThanItHoldsIsAnError() async throws {
         let spool = BodySpool(memory: 10, limit: 20)
         for _ in 0..<3 { try spool.append(Data(count: 10)) }

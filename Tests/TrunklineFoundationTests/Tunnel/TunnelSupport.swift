@@ -23,11 +23,6 @@ struct Tunnelled {
         return request
     }
 
-    /// Returns when the gateway has counted what its clients have seen already.
-    func gatewayIsIdle() async {
-        while gateway.statistics.underWay > 0 { await Task.yield() }
-    }
-
     /// Begins all of them and ends them on every way out.
     ///
     /// - Parameter atGateway: What the gateway's server does in place of the gateway; `nil` for what that does.

@@ -1,0 +1,82 @@
+import Foundation
+import Testing
+import Trunkline
+import TrunklineFoundation
+import TrunklineTesting
+
+#if canImport(FoundationNetworking)
+    import FoundationNetworking
+#endif
+
+/// What a `URLSession` would refuse or fail with.
+@Suite(.timeLimit(.minutes(2)))
+struct TunnelErrorTests {
+    @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
+    func whatCannotBeAskedIsRefused(policy: HTTPTunnel.Policy) async throws {
+        try await Tunnelled.with({ _ in .echo }, policy: policy) { setup in
+            for (text, code) in [
+                ("ftp://a/", URLError.Code.unsupportedURL), ("http:///a", .badURL), ("file:///a", .unsupportedURL),
+            ] {
+                let error = await urlError { _ = try await setup.tunnel.data(from: try #require(URL(string: text))) }
+                #expect(error?.code == code, "\(text)")
+            }
+            var request = setup.request("/")
+            request.httpBody = Data("a".utf8)
+            let withBody = await urlError { _ = try await setup.tunnel.data(for: request) }
+            #expect(withBody?.code == .dataLengthExceedsMaximum)
+            // What the URLRequest itself lets pass is refused, or goes without that field.
+            for (name, value) in [
+                ("X", "a\r\nY: b"), ("X\r\nY", "a"), ("X Y", "a"), ("X", "a\u{0}b"), ("X", "a\nHost: b"),
+            ] {
+                let error = await urlError {
+                    _ = try await setup.tunnel.data(for: setup.request("/", "GET", [name: value]))
+                }
+                #expect(error == nil || error?.code == .badURL, "\(name): \(value)")
+            }
+            for method in ["GET /x HTTP/1.1\r\nHost: a\r\n\r\nGET", "G T", ""] {
+                let error = await urlError { _ = try await setup.tunnel.data(for: setup.request("/", method)) }
+                #expect(error?.code == .badURL || method.isEmpty, "\(method)")
+            }
+            let received = try await setup.origin.server.journal.requests.map { try HTTP1Request($0) }
+            #expect(received.allSatisfy { $0.headers["X"] == nil && $0.headers["Y"] == nil && $0.target == "/" })
+        }
+    }
+
+    @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
+    func anOriginThatIsDownIsToldTheSameWay(policy: HTTPTunnel.Policy) async throws {
+        try await Tunnelled.with({ _ in .echo }, policy: policy) { setup in
+            await setup.origin.server.stop()
+            let error = await urlError { _ = try await setup.tunnel.data(for: setup.request("/")) }
+            #expect(error?.code == .cannotConnectToHost)
+        }
+    }
+
+    @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
+    func anOriginThatIsSlowTimesOut(policy: HTTPTunnel.Policy) async throws {
+        try await Tunnelled.with({ $0.target == "/body" ? .part("tea") : .noReply }, policy: policy) { setup in
+            for path in ["/head", "/body"] {
+                var request = setup.request(path)
+                request.timeoutInterval = 1
+                let error = await urlError { [request] in _ = try await setup.tunnel.data(for: request) }
+                #expect(error?.code == .timedOut)
+            }
+        }
+    }
+
+    @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
+    func anAnswerThatIsCutOffIsAnError(policy: HTTPTunnel.Policy) async throws {
+        try await Tunnelled.with(
+            {
+                $0.target == "/parts"
+                    ? .sequence([.part("tea"), .close]) : .closeMidFrame(.reply(Bytes(pattern(100_000))))
+            },
+            policy: policy
+        ) {
+            setup in
+            for path in ["/parts", "/whole"] {
+                let error = await urlError { _ = try await setup.tunnel.data(for: setup.request(path)) }
+                #expect(error?.code == .networkConnectionLost, "\(path)")
+            }
+        }
+    }
+}
