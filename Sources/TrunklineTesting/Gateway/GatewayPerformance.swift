@@ -175,7 +175,8 @@ final class GatewayPerformance: Sendable {
     /// The head as it travels, and how long its content will be, if that is known.
     private func head(of response: HTTPURLResponse, hasContent: Bool) throws -> (Bytes, Int?) {
         var fields = HTTP1Headers()
-        for (name, value) in response.allHeaderFields {
+        // In an order that does not change: names may differ in the size of their letters alone.
+        for (name, value) in response.allHeaderFields.sorted(by: { "\($0.key)" < "\($1.key)" }) {
             if let name = name as? String, let value = value as? String { fields.append(name, value) }
         }
         fields = fields.endToEnd.filtering { !$0.hasPrefix(TunnelWire.reservedPrefix) }

@@ -21,6 +21,9 @@ struct ThreeWays {
         var fields: [String: String]
         var mimeType: String?
         var body: Data
+
+        /// The field called `name`, whatever the size of its letters.
+        func field(_ name: String) -> String? { fields.first { $0.key.lowercased() == name.lowercased() }?.value }
     }
 
     let root: String
@@ -87,12 +90,11 @@ struct ThreeWays {
 
     // MARK: The same
 
-    /// Asks all three ways and returns what each of them said.
+    /// Asks several ways and returns what each of them said.
     @discardableResult
-    func expectSame(_ request: URLRequest) async throws -> Answer {
-        let plain = try await fetch(request, by: .plain)
-        let expected = Self.answer(plain)
-        for way in [Way.tunnel, .urlProtocol] {
+    func expectSame(_ request: URLRequest, by ways: [Way] = Way.allCases) async throws -> Answer {
+        let expected = Self.answer(try await fetch(request, by: ways[0]))
+        for way in ways.dropFirst() {
             let answer = Self.answer(try await fetch(request, by: way))
             #expect(answer == expected, "\(request.httpMethod ?? "") \(request.url?.path ?? "") by \(way)")
         }
@@ -123,11 +125,20 @@ struct ThreeWays {
     ///   `Transfer-Encoding` here.
     /// - What had a coding comes decoded, without `Content-Encoding` and without the `Content-Length` of what is not there any
     ///   more; a plain session decodes it and leaves the fields as they are. A response to HEAD keeps them.
+    /// - Fields whose names differ in the size of letters are one, and blanks around a value are none of it (RFC 9110 §5). The
+    ///   plain session of Linux keeps both.
     /// - `Date` has the time of each answer, which is no difference of the ways.
+    ///
+    /// And one that is not taken out here: after a redirect, the plain session of Linux sends a request without its body, and
+    /// asks with GET instead of HEAD after a 303.
     private static func answer(_ received: (data: Data, head: HTTPURLResponse)) -> Answer {
         let (data, head) = received
         var fields: [String: String] = [:]
-        for (name, value) in head.allHeaderFields { fields["\(name)"] = "\(value)" }
+        for (name, value) in head.allHeaderFields.map({ ("\($0)", "\($1)") }).sorted(by: { $0.0 < $1.0 }) {
+            let name = fields.keys.first { $0.lowercased() == name.lowercased() } ?? name
+            let value = value.trimmingCharacters(in: .whitespaces)
+            fields[name] = fields[name].map { "\($0), \(value)" } ?? value
+        }
         for name in ["Connection", "Keep-Alive", "Transfer-Encoding"] { fields[name] = nil }
         if fields["Content-Encoding"] != nil, !data.isEmpty {
             (fields["Content-Encoding"], fields["Content-Length"]) = (nil, nil)
