@@ -18,7 +18,8 @@ final class BodySpool: Sendable {
         /// Bytes in `pieces`.
         var held = 0
         var file: TemporaryFile?
-        /// The bytes in the file that are not read yet.
+        /// The bytes that are not read yet and not in memory, counted from where the file last began anew. Byte n is at n
+        /// modulo `limit`: a reader that is always a little behind does not let the file grow with the body.
         var unread = 0..<0
         /// One reader is reading from the file.
         var isReading = false
@@ -38,17 +39,19 @@ final class BodySpool: Sendable {
     private let state = Lock(State())
     private let memory: Int
     private let limit: Int
+    private let readSize: Int
 
     /// Reads from files, which may block.
     private static let disk = DispatchQueue(label: "trunkline.spool", attributes: .concurrent)
-    private static let readSize = 256 * 1024
 
     /// - Parameters:
     ///   - memory: Bytes that are held in memory.
     ///   - limit: Bytes that are held in the file.
-    init(memory: Int, limit: Int) {
+    ///   - readSize: Bytes that are read from the file at a time.
+    init(memory: Int, limit: Int, readSize: Int = 256 * 1024) {
         self.memory = memory
         self.limit = limit
+        self.readSize = readSize
     }
 
     /// How many bytes are held in memory and in the file.
@@ -68,7 +71,7 @@ final class BodySpool: Sendable {
         }
         if let (file, offset) = file {
             do throws(TransportError) {
-                try Self.write(data, to: file, at: offset)
+                try write(data, to: file, at: offset)
             } catch {
                 let error = URLError(.cannotWriteToFile, userInfo: [NSUnderlyingErrorKey: error])
                 finish(.failure(error))
@@ -113,18 +116,22 @@ final class BodySpool: Sendable {
         }
     }
 
-    private static func write(_ data: Data, to file: TemporaryFile, at offset: Int) throws(TransportError) {
-        var offset = offset
+    private func write(_ data: Data, to file: TemporaryFile, at offset: Int) throws(TransportError) {
+        let limit = limit
+        var place = offset % limit
         for region in data.regions {
             let result = unsafe region.withUnsafeBytes { bytes in
                 do throws(TransportError) {
-                    return Result<Void, TransportError>.success(unsafe try file.write(bytes, at: offset))
+                    let first = min(bytes.count, limit - place)
+                    unsafe try file.write(UnsafeRawBufferPointer(rebasing: bytes[..<first]), at: place)
+                    unsafe try file.write(UnsafeRawBufferPointer(rebasing: bytes[first...]), at: 0)
+                    return Result<Void, TransportError>.success(())
                 } catch {
                     return .failure(error)
                 }
             }
             try result.get()
-            offset += region.count
+            place = (place + region.count) % limit
         }
     }
 
@@ -185,7 +192,8 @@ final class BodySpool: Sendable {
     }
 
     private func step() -> Step {
-        state.withLock { state in
+        let (limit, readSize) = (limit, readSize)
+        return state.withLock { state in
             if let piece = state.pieces.popFirst() {
                 state.held -= piece.count
                 return .done(.success(piece))
@@ -193,7 +201,8 @@ final class BodySpool: Sendable {
             if !state.unread.isEmpty, let file = state.file {
                 guard !state.isReading else { return .wait }
                 state.isReading = true
-                return .read(file, state.unread.prefix(Self.readSize))
+                let start = state.unread.lowerBound
+                return .read(file, state.unread.prefix(min(readSize, limit - start % limit)))
             }
             switch state.end {
             case nil: return .wait
@@ -204,8 +213,9 @@ final class BodySpool: Sendable {
     }
 
     private func read(_ range: Range<Int>, from file: TemporaryFile) async throws(URLError) -> Data {
+        let start = range.lowerBound % limit
         let result = await withSuspension { (waiter: Suspension<Result<Data, URLError>>) in
-            Self.disk.async { waiter.resume(returning: Self.read(range, from: file)) }
+            Self.disk.async { waiter.resume(returning: Self.read(start..<start + range.count, from: file)) }
         }
         state.withLock { state in
             state.isReading = false

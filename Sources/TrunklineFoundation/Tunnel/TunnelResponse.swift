@@ -22,13 +22,7 @@ public final class TunnelResponse: HTTPURLResponse, @unchecked Sendable {
 
     /// A response that came over the link.
     convenience init?(_ response: HTTP1Response, from url: URL) {
-        var fields: [String: String] = [:]
-        var names: [String: String] = [:]
-        for (name, value) in response.headers {
-            let known = names[name.lowercased()] ?? name
-            names[name.lowercased()] = known
-            fields[known] = fields[known].map { "\($0), \(value)" } ?? value
-        }
+        let fields = Self.merged(response.headers.map { ($0.name, $0.value) })
         let verdict = response.headers[TunnelWire.gatewayField].flatMap { GatewayVerdict($0) }
         self.init(url, response.status, fields, .link, verdict)
     }
@@ -38,7 +32,22 @@ public final class TunnelResponse: HTTPURLResponse, @unchecked Sendable {
         let fields = response.allHeaderFields.compactMap { key, value in
             (key as? String).flatMap { name in (value as? String).map { (name, $0) } }
         }
-        self.init(url, response.statusCode, Dictionary(fields) { first, _ in first }, .direct, nil)
+        // A dictionary has no order of its own.
+        self.init(url, response.statusCode, Self.merged(fields.sorted { $0.0 < $1.0 }), .direct, nil)
+    }
+
+    /// One field for each name, whatever the size of its letters (RFC 9110 §5.3), without the blanks around values (§5.5): the
+    /// URLSession of Linux does neither.
+    private static func merged(_ fields: [(String, String)]) -> [String: String] {
+        var merged: [String: String] = [:]
+        var names: [String: String] = [:]
+        for (name, value) in fields {
+            let value = value.trimmingCharacters(in: CharacterSet(charactersIn: " \t"))
+            let known = names[name.lowercased(), default: name]
+            names[name.lowercased()] = known
+            merged[known] = merged[known].map { "\($0), \(value)" } ?? value
+        }
+        return merged
     }
 
     /// Not supported: a route is not archived.

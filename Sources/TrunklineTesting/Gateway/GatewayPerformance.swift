@@ -14,9 +14,40 @@ final class GatewayPerformance: Sendable {
     private let exchange: ServerExchange
     /// Whether the head of the answer is on its way: a refusal can no longer be told in words.
     private let hasBegun = Lock(false)
+    /// Whether it has one of the gateway's places; `nil` when it has left.
+    private let place: Lock<Bool?>
     private let mayEndAtOnce = 16 * 1024
 
-    init(_ gateway: HTTPGateway, _ exchange: ServerExchange) { (self.gateway, self.exchange) = (gateway, exchange) }
+    enum Outcome: Sendable {
+        case answered, refused, failed
+    }
+
+    init(_ gateway: HTTPGateway, _ exchange: ServerExchange, hasPlace: Bool) {
+        (self.gateway, self.exchange, place) = (gateway, exchange, Lock(hasPlace))
+    }
+
+    /// Gives its place to the next one, and counts what became of it. Only the first call counts.
+    func leave(_ outcome: Outcome) {
+        let hadPlace = place.withLock { place in
+            defer { place = nil }
+            return place
+        }
+        guard let hadPlace else { return }
+        gateway.counters.withLock { counters in
+            if hadPlace { counters.underWay -= 1 }
+            switch outcome {
+            case .answered: counters.answered += 1
+            case .refused: counters.refused += 1
+            case .failed: counters.failed += 1
+            }
+        }
+    }
+
+    /// Sends the last frame, after it has left: who has it and asks again finds the place free.
+    private func end(_ frame: Frame, _ outcome: Outcome) async throws {
+        leave(outcome)
+        try await exchange.reply(frame)
+    }
 
     func run() async throws {
         let request = try GatewayRequest(exchange.request.body)
@@ -93,6 +124,9 @@ final class GatewayPerformance: Sendable {
         }
         let hasContent = request.request.method != .head && ![204, 304].contains(response.statusCode)
         let (head, length) = try head(of: response, hasContent: hasContent)
+        if hasContent, let length, length > gateway.options.maximumResponseBody {
+            throw GatewayRefusal(.failed, "an answer of \(length) bytes", .dataLengthExceedsMaximum)
+        }
         var first = [UInt8]()
         // A short answer is one frame.
         if !hasContent || (length ?? .max) <= mayEndAtOnce {
@@ -102,8 +136,9 @@ final class GatewayPerformance: Sendable {
                 throw GatewayRefusal(.failed, "\(request.origin) failed: \(error.code)", error.code)
             }
             begin()
-            return try await exchange.reply(
-                Frame(.response, type: TunnelWire.messageType, body: Bytes(Array(head) + first))
+            return try await end(
+                Frame(.response, type: TunnelWire.messageType, body: Bytes(Array(head) + first)),
+                .answered
             )
         }
         begin()
@@ -111,7 +146,7 @@ final class GatewayPerformance: Sendable {
         do {
             try await send(transfer, window, in: min(TunnelWire.pieceSize, request.window / 2))
         } catch let error as URLError {
-            try await exchange.reply(TunnelWire.abort(error.code))
+            try await end(TunnelWire.abort(error.code), .failed)
         }
     }
 
@@ -127,12 +162,12 @@ final class GatewayPerformance: Sendable {
                 rest = rest.dropFirst(piece.count)
                 try await window.take(TunnelWire.cost(of: piece.count))
                 if rest.isEmpty, transfer.isAtEnd {
-                    return try await exchange.reply(Frame(.response, type: TunnelWire.messageType, body: piece))
+                    return try await end(Frame(.response, type: TunnelWire.messageType, body: piece), .answered)
                 }
                 try await exchange.part(piece)
             }
         }
-        try await exchange.reply(Frame(.response, type: TunnelWire.messageType))
+        try await end(Frame(.response, type: TunnelWire.messageType), .answered)
     }
 
     private func begin() { hasBegun.withLock { $0 = true } }
@@ -140,7 +175,8 @@ final class GatewayPerformance: Sendable {
     /// The head as it travels, and how long its content will be, if that is known.
     private func head(of response: HTTPURLResponse, hasContent: Bool) throws -> (Bytes, Int?) {
         var fields = HTTP1Headers()
-        for (name, value) in response.allHeaderFields {
+        // In an order that does not change: names may differ in the size of their letters alone.
+        for (name, value) in response.allHeaderFields.sorted(by: { "\($0.key)" < "\($1.key)" }) {
             if let name = name as? String, let value = value as? String { fields.append(name, value) }
         }
         fields = fields.endToEnd.filtering { !$0.hasPrefix(TunnelWire.reservedPrefix) }
@@ -161,8 +197,9 @@ final class GatewayPerformance: Sendable {
     /// Says why there is no answer.
     func refuse(_ refusal: GatewayRefusal) async throws {
         let verdict = refusal.verdict
+        let outcome = verdict.reason == .failed ? Outcome.failed : .refused
         if hasBegun.withLock({ $0 }) {
-            return try await exchange.reply(TunnelWire.abort(verdict.code ?? .badServerResponse))
+            return try await end(TunnelWire.abort(verdict.code ?? .badServerResponse), outcome)
         }
         let text = Bytes(refusal.message.escaped + "\n")
         let fields: HTTP1Headers = [
@@ -172,6 +209,6 @@ final class GatewayPerformance: Sendable {
         var frame = try HTTP1Response(verdict.status, headers: fields, body: text).frame()
         frame.type = TunnelWire.messageType
         frame.status = 0
-        try await exchange.reply(frame)
+        try await end(frame, outcome)
     }
 }

@@ -28,6 +28,9 @@ public final class HTTPGateway: Sendable {
         public var maximumRequestBody = 1024 * 1024 * 1024
         /// The most bytes of a response's body, decoded; one that is longer is cut off and ends with an error. Default 4 GiB.
         public var maximumResponseBody = 4 * 1024 * 1024 * 1024
+        /// The most bytes of one response that wait in a file for a client that is slower than the origin; with more of them
+        /// it is cut off and ends with an error. Default 4 GiB.
+        public var maximumSpool = 4 * 1024 * 1024 * 1024
         /// How many requests are under way at once; further ones are refused. Default 256.
         public var maximumConcurrency = 256
         /// The longest time without progress at the origin, rounded up to whole seconds. Default 60 s.
@@ -65,7 +68,9 @@ public final class HTTPGateway: Sendable {
     public init(allowing origins: [HTTPOrigin] = [], options: Options = Options()) {
         self.origins = Dictionary(origins.map { ($0, $0) }) { $1.allowsPrivateAddresses ? $1 : $0 }
         self.options = options
-        session = OriginSession()
+        var limits = OriginSession.Options()
+        limits.maximumSpooled = options.maximumSpool
+        session = OriginSession(limits)
     }
 
     /// Counts since the gateway was made.
@@ -89,28 +94,24 @@ public final class HTTPGateway: Sendable {
         let limit = options.maximumConcurrency
         let isAdmitted = counters.withLock { counters in
             counters.requests += 1
+            guard counters.underWay < limit else { return false }
             counters.underWay += 1
-            return counters.underWay <= limit
+            return true
         }
-        var outcome = \Statistics.failed
-        defer {
-            let outcome = outcome
-            counters.withLock { counters in
-                counters.underWay -= 1
-                counters[keyPath: outcome] += 1
+        let performance = GatewayPerformance(self, exchange, hasPlace: isAdmitted)
+        // One that its client has given up leaves at once, not when all of it has noticed.
+        try await withTaskCancellationHandler {
+            defer { performance.leave(.failed) }
+            do {
+                guard isAdmitted else { throw GatewayRefusal(.busy, "the gateway has \(limit) requests under way") }
+                try await withTimeout(options.maximumDuration) { try await performance.run() }
+            } catch let refusal as GatewayRefusal {
+                try await performance.refuse(refusal)
+            } catch let error as ClientError where error.code == .timedOut {
+                try await performance.refuse(GatewayRefusal(.failed, "it took too long", .timedOut))
             }
-        }
-        let performance = GatewayPerformance(self, exchange)
-        do {
-            guard isAdmitted else { throw GatewayRefusal(.busy, "the gateway has \(limit) requests under way") }
-            let duration = options.maximumDuration
-            try await withTimeout(duration) { try await performance.run() }
-            outcome = \.answered
-        } catch let refusal as GatewayRefusal {
-            if refusal.verdict.reason != .failed { outcome = \.refused }
-            try await performance.refuse(refusal)
-        } catch let error as ClientError where error.code == .timedOut {
-            try await performance.refuse(GatewayRefusal(.failed, "it took too long", .timedOut))
+        } onCancel: {
+            performance.leave(.failed)
         }
     }
 }

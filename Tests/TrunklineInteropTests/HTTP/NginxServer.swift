@@ -17,6 +17,8 @@ final class NginxServer {
             events { worker_connections 128; }
             http {
                 access_log off;
+                # Whether all of it was sent: OK or nothing.
+                log_format ends "$uri $request_completion.";
                 \(paths.joined(separator: " "))
                 keepalive_requests 1000000;
                 client_max_body_size 1g;
@@ -38,6 +40,10 @@ final class NginxServer {
                         alias \(directory)/www/; sub_filter ~never~ x; sub_filter_types *; chunked_transfer_encoding off;
                     }
                     location /upload/ { dav_methods PUT DELETE; }
+                    location = /said { return 200 "$request_method $content_length $http_x_a"; }
+                    \([301, 302, 303, 307, 308].map { "location = /\($0) { return \($0) /said?from=\($0); }" }.joined(separator: " "))
+                    location /zipped/ { alias \(directory)/www/; gzip on; gzip_min_length 1; gzip_types *; }
+                    location /slowly/ { alias \(directory)/www/; limit_rate 1k; access_log \(directory)/ends ends; }
                 }
             }
             """
@@ -98,6 +104,16 @@ final class NginxServer {
         defer { try? file.close() }
         try file.truncate(atOffset: count)
     }
+
+    /// What ended at `/slowly/`, in order: path, `OK` if all of it was sent, and a full stop.
+    var ends: String {
+        (try? String(contentsOf: directory.appendingPathComponent("ends"), encoding: .utf8)) ?? ""
+    }
+
+    /// It hangs: the kernel goes on taking connections.
+    func pause() { process.pause() }
+
+    func resume() { process.resume() }
 
     func kill() { process.kill() }
 

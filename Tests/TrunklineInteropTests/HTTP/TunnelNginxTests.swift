@@ -16,6 +16,7 @@ import TrunklineTesting
 )
 struct TunnelNginxTests {
     private func withTunnel(
+        window: Int = 1024 * 1024,
         _ body: nonisolated(nonsending) (NginxServer, String, HTTPTunnel) async throws -> Void
     ) async throws {
         // A port that was free a moment ago.
@@ -29,7 +30,8 @@ struct TunnelNginxTests {
         try await withLoopbackServer(speaking: .standard, handler: gateway.handler) { server in
             try await withClient(to: server.endpoint, speaking: .standard) { client in
                 try await client.connect()
-                try await body(nginx, root, HTTPTunnel(client, options: HTTPTunnel.Options { $0.policy = .linkOnly }))
+                let options = HTTPTunnel.Options { ($0.policy, $0.window) = (.linkOnly, window) }
+                try await body(nginx, root, HTTPTunnel(client, options: options))
             }
         }
     }
@@ -42,14 +44,17 @@ struct TunnelNginxTests {
         return text.flatMap { Int($0.split(separator: " ").dropFirst().first ?? "") }.map { $0 * 4096 }
     }
 
-    @Test(arguments: [0, 20]) func aGibibyteTakesLittleMemory(pauses: Int) async throws {
+    /// How much: `TRUNKLINE_BODY` MiB, or 512.
+    private static let size = (ProcessInfo.processInfo.environment["TRUNKLINE_BODY"].flatMap(Int.init) ?? 512) << 20
+
+    @Test func aLargeBodyTakesLittleMemory() async throws {
         try await withTunnel { nginx, root, tunnel in
-            let count = 1 << 30
+            let count = Self.size
             try nginx.writeHole("large", count: UInt64(count))
             let (body, response) = try await tunnel.bytes(for: URLRequest(url: try url("\(root)/large")))
             #expect((response as? HTTPURLResponse)?.statusCode == 200 && response.expectedContentLength == Int64(count))
             let before = resident ?? 0
-            var (received, most, rest) = (0, before, pauses)
+            var (received, most, rest) = (0, before, 20)
             for try await piece in body {
                 received += piece.count
                 most = max(most, resident ?? 0)
@@ -60,9 +65,29 @@ struct TunnelNginxTests {
                 }
             }
             #expect(received == count)
-            // Other tests in this process have memory, too; a tenth of the body is none of theirs.
+            // Other tests in this process have memory, too.
+            #expect(most - before < count / 2, "\((most - before) >> 20) MiB")
+            print("\(count >> 20) MiB over the link: \((most - before) >> 20) MiB more in memory")
+        }
+    }
+
+    /// Neither the gateway nor the tunnel holds what the reader has not asked for.
+    @Test func aReaderThatIsSlowAllTheTimeTakesLittleMemory() async throws {
+        try await withTunnel(window: 64 * 1024) { nginx, root, tunnel in
+            let count = 256 << 20
+            try nginx.writeHole("large", count: UInt64(count))
+            let (body, _) = try await tunnel.bytes(for: URLRequest(url: try url("\(root)/large")))
+            let before = resident ?? 0
+            var (received, most, pieces) = (0, before, 0)
+            for try await piece in body {
+                (received, pieces) = (received + piece.count, pieces + 1)
+                guard pieces.isMultiple(of: 64) else { continue }
+                most = max(most, resident ?? 0)
+                try await Task.sleep(for: .milliseconds(2))
+            }
+            #expect(received == count)
             #expect(most - before < 100 << 20, "\((most - before) >> 20) MiB")
-            print("1 GiB over the link: \((most - before) >> 20) MiB more in memory")
+            print("256 MiB to a slow reader: \((most - before) >> 20) MiB more in memory")
         }
     }
 

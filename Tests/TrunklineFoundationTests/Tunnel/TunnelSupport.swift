@@ -7,6 +7,9 @@ import TrunklineTesting
     import FoundationNetworking
 #endif
 
+/// For machines that have much else to do.
+let patientOptions = ClientOptions { $0.requests.timeout = .seconds(200) }
+
 /// An origin, a gateway in front of it, and a tunnel to the gateway.
 struct Tunnelled {
     let origin: Origin
@@ -18,14 +21,9 @@ struct Tunnelled {
     func request(_ path: String, _ method: String = "GET", _ fields: [String: String] = [:]) -> URLRequest {
         var request = URLRequest(url: origin.url(path))
         request.httpMethod = method
-        request.timeoutInterval = 30
+        request.timeoutInterval = 200
         for (name, value) in fields { request.setValue(value, forHTTPHeaderField: name) }
         return request
-    }
-
-    /// Returns when the gateway has counted what its clients have seen already.
-    func gatewayIsIdle() async {
-        while gateway.statistics.underWay > 0 { await Task.yield() }
     }
 
     /// Begins all of them and ends them on every way out.
@@ -49,7 +47,7 @@ struct Tunnelled {
                 speaking: .standard,
                 handler: { atGateway?($0) ?? gateway.reaction(to: $0) },
                 { server in
-                    try await withClient(to: server.endpoint, speaking: .standard) { client in
+                    try await withClient(to: server.endpoint, speaking: .standard, options: patientOptions) { client in
                         try await client.connect()
                         let tunnel = HTTPTunnel(client, options: options)
                         try await body(

@@ -9,7 +9,7 @@ import TrunklineCore
 #endif
 
 /// Bodies between a writer that cannot be held up and a reader that is slow.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(5)))
 struct BodySpoolTests {
     @Test func whatIsReadAtOnceStaysInMemory() async throws {
         let spool = BodySpool(memory: 100, limit: 0)
@@ -65,6 +65,27 @@ struct BodySpoolTests {
             while count < 100 { count += try await spool.next()?.count ?? 1000 }
             #expect(count == 100)
         }
+    }
+
+    @Test(arguments: 0..<20 as Range<UInt64>)
+    func aReaderThatIsAlwaysBehindLeavesTheFileAsLargeAsItsLimit(seed: UInt64) async throws {
+        var generator = SeededGenerator(seed: seed)
+        let spool = BodySpool(memory: 10, limit: 1000, readSize: 100)
+        let content = pattern(50_000, seed: seed)
+        var (written, read) = (0, Data())
+        while written < content.count {
+            // Never so little that it could begin anew.
+            while written - read.count < 600 {
+                let next = min(content.count, written + Int.random(in: 1...300, using: &generator))
+                try spool.append(content.subdata(in: written..<next))
+                written = next
+                if written == content.count { break }
+            }
+            read += try await spool.next() ?? Data()
+        }
+        spool.finish(.success(()))
+        while let piece = try await spool.next() { read += piece }
+        #expect(read == content)
     }
 
     @Test func moreThanItHoldsIsAnError() async throws {
