@@ -9,7 +9,7 @@ import TrunklineTesting
 #endif
 
 /// Which way requests go when the link is down, slow, or lost.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.serialized, .timeLimit(.minutes(2)))
 struct FallbackTests {
     /// So long that no test sees its end.
     private static let never = HTTPTunnel.Policy.preferLink(hedgeAfter: .seconds(3600))

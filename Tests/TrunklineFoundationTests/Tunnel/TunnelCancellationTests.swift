@@ -9,7 +9,7 @@ import TrunklineTesting
 #endif
 
 /// Requests that are given up, by their task or by whoever reads or feeds them.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.serialized, .timeLimit(.minutes(2)))
 struct TunnelCancellationTests {
     @Test(arguments: ["/head", "/body", "/upload"])
     func cancellingReachesTheOrigin(path: String) async throws {

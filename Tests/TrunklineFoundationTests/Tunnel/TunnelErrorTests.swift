@@ -9,7 +9,7 @@ import TrunklineTesting
 #endif
 
 /// What a `URLSession` would refuse or fail with.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.serialized, .timeLimit(.minutes(2)))
 struct TunnelErrorTests {
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
     func whatCannotBeAskedIsRefused(policy: HTTPTunnel.Policy) async throws {
