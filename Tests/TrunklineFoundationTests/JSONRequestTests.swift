@@ -23,7 +23,9 @@ struct JSONRequestTests {
         _ body: nonisolated(nonsending) (Client) async throws -> Void
     ) async throws {
         try await withLoopbackServer(speaking: .standard, handler: handler) { server in
-            try await withClient(to: server.endpoint, speaking: .standard) { client in try await body(client) }
+            try await withClient(to: server.endpoint, speaking: .standard, options: patientOptions) { client in
+                try await body(client)
+            }
         }
     }
 

@@ -9,7 +9,7 @@ import TrunklineTesting
 #endif
 
 /// Which way requests go when the link is down, slow, or lost.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(5)))
 struct FallbackTests {
     /// So long that no test sees its end.
     private static let never = HTTPTunnel.Policy.preferLink(hedgeAfter: .seconds(3600))
@@ -63,7 +63,17 @@ struct FallbackTests {
     }
 
     @Test func aSlowGatewayIsOvertakenAndTold() async throws {
-        try await Tunnelled.with({ _ in .reply("tea") }, policy: Self.always, atGateway: { _ in .noReply }) { setup in
+        // The origin answers when the gateway has been asked: otherwise there might be nothing to cancel.
+        let asked = AsyncStream<Void>.makeStream()
+        let atGateway: @Sendable (Frame) -> Reaction? = { _ in
+            asked.continuation.yield()
+            return .noReply
+        }
+        let atOrigin = Reaction.perform { exchange in
+            for await _ in asked.stream { break }
+            try await exchange.reply("tea")
+        }
+        try await Tunnelled.with({ _ in atOrigin }, policy: Self.always, atGateway: atGateway) { setup in
             let (data, response) = try await setup.tunnel.data(for: setup.request("/"))
             #expect(data == Data("tea".utf8) && response.route == .direct)
             try await setup.server.waitForCancel()
@@ -73,11 +83,19 @@ struct FallbackTests {
     }
 
     @Test func aSlowOriginIsOvertakenByTheLink() async throws {
-        // The direct request carries no mark of the gateway's client.
+        // The gateway answers when the origin has been asked directly.
+        let asked = AsyncStream<Void>.makeStream()
+        let atGateway = Reaction.perform { exchange in
+            for await _ in asked.stream { break }
+            try await exchange.reply(Frame(.response, type: 0x403, body: "HTTP/1.1 200 OK\r\n\r\ntea"))
+        }
         try await Tunnelled.with(
-            { $0.headers["X-Way"] == nil ? .noReply : .reply("tea") },
+            { _ in
+                asked.continuation.yield()
+                return .noReply
+            },
             policy: Self.always,
-            atGateway: { _ in .after(.milliseconds(300), Self.answer) }
+            atGateway: { _ in atGateway }
         ) { setup in
             let (_, response) = try await setup.tunnel.data(for: setup.request("/"))
             #expect(response.route == .link)
@@ -86,8 +104,6 @@ struct FallbackTests {
             #expect(setup.tunnel.statistics.hedges == 1 && setup.tunnel.statistics.hedgesWon == 0)
         }
     }
-
-    private static let answer = Reaction.reply(Frame(.response, type: 0x403, body: "HTTP/1.1 200 OK\r\n\r\ntea"))
 
     @Test func whatMayNotBeDoneTwiceIsNot() async throws {
         let lost: @Sendable (Frame) -> Reaction? = { _ in .reset }
@@ -137,6 +153,7 @@ struct FallbackTests {
         try await Tunnelled.with({ _ in .noReply }, policy: Self.always, atGateway: { _ in .noReply }) { setup in
             let asking = Task { () async throws -> Void in _ = try await setup.tunnel.data(for: setup.request("/")) }
             try await setup.origin.server.waitForRequests(1)
+            try await setup.server.waitForRequests(1)
             asking.cancel()
             let error = await urlError { try await asking.value }
             #expect(error?.code == .cancelled)

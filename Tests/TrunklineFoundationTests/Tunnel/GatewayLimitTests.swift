@@ -9,7 +9,7 @@ import TrunklineTesting
 #endif
 
 /// How much a gateway does at once, and for one request.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(5)))
 struct GatewayLimitTests {
     @Test func limitsHold() async throws {
         let options = HTTPGateway.Options { options in

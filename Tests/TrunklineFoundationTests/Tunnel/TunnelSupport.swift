@@ -7,6 +7,12 @@ import TrunklineTesting
     import FoundationNetworking
 #endif
 
+/// Where nobody listens, on a port that no test is given; one that was free a moment ago may be another test's by now.
+let nobody: URL = {
+    guard let url = URL(string: "http://127.0.0.1:1/") else { fatalError("no URL") }
+    return url
+}()
+
 /// For machines that have much else to do.
 let patientOptions = ClientOptions { $0.requests.timeout = .seconds(200) }
 
@@ -41,7 +47,7 @@ struct Tunnelled {
         var options = options
         options.policy = policy
         try await Origin.with(handler) { origin in
-            let allowed = allows ? [HTTPOrigin(origin.root)].compactMap { $0 } : []
+            let allowed = allows ? [HTTPOrigin(origin.root), HTTPOrigin(of: nobody)].compactMap { $0 } : []
             let gateway = HTTPGateway(allowing: allowed, options: gatewayOptions)
             try await withLoopbackServer(
                 speaking: .standard,

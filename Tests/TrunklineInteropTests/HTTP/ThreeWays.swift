@@ -8,6 +8,9 @@ import TrunklineTesting
     import FoundationNetworking
 #endif
 
+/// For machines that have much else to do.
+let patientOptions = ClientOptions { $0.requests.timeout = .seconds(200) }
+
 /// The ways from one piece of an app to one origin: a tunnel, a `URLSession` that uses it, and a plain `URLSession`.
 struct ThreeWays {
     enum Way: Sendable, CaseIterable {
@@ -39,7 +42,7 @@ struct ThreeWays {
         let root = "http://127.0.0.1:\(port)"
         let gateway = HTTPGateway(allowing: [HTTPOrigin(root)].compactMap { $0 })
         try await withLoopbackServer(speaking: .standard, handler: gateway.handler) { server in
-            try await withClient(to: server.endpoint, speaking: .standard) { client in
+            try await withClient(to: server.endpoint, speaking: .standard, options: patientOptions) { client in
                 try await client.connect()
                 let tunnel = HTTPTunnel(client, options: HTTPTunnel.Options { $0.policy = .linkOnly })
                 let registration = TunnelURLProtocol.register(tunnel) {

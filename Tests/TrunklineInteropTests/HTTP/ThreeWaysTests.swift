@@ -12,7 +12,7 @@ import TrunklineTesting
 enum ThreeWaysTests {
     private static let moves = [301, 302, 303, 307, 308]
 
-    @Suite(.timeLimit(.minutes(2)), .enabled(if: ServerProcess.isAvailable("python3"), "python3 is not installed"))
+    @Suite(.timeLimit(.minutes(5)), .enabled(if: ServerProcess.isAvailable("python3"), "python3 is not installed"))
     struct Python {
         private func with(
             _ body: nonisolated(nonsending) (PythonServer, ThreeWays) async throws -> Void
@@ -108,7 +108,7 @@ enum ThreeWaysTests {
         }
     }
 
-    @Suite(.timeLimit(.minutes(2)), .enabled(if: ServerProcess.isAvailable("nginx"), "nginx is not installed"))
+    @Suite(.timeLimit(.minutes(5)), .enabled(if: ServerProcess.isAvailable("nginx"), "nginx is not installed"))
     struct Nginx {
         private func with(
             _ body: nonisolated(nonsending) (NginxServer, ThreeWays) async throws -> Void

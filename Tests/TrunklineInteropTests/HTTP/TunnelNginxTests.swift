@@ -28,7 +28,7 @@ struct TunnelNginxTests {
         let root = "http://127.0.0.1:\(port)"
         let gateway = HTTPGateway(allowing: [HTTPOrigin(root)].compactMap { $0 })
         try await withLoopbackServer(speaking: .standard, handler: gateway.handler) { server in
-            try await withClient(to: server.endpoint, speaking: .standard) { client in
+            try await withClient(to: server.endpoint, speaking: .standard, options: patientOptions) { client in
                 try await client.connect()
                 let options = HTTPTunnel.Options { ($0.policy, $0.window) = (.linkOnly, window) }
                 try await body(nginx, root, HTTPTunnel(client, options: options))
