@@ -59,7 +59,8 @@ func bindSource(_ descriptor: Int32, to source: SocketAddress, doing: String) ->
 
 /// What the system says that is set on the socket of `transport`; `nil` when it is no open socket of the system's.
 package func appliedOptions(of transport: any Transport) -> SocketOptions? {
-    guard let descriptor = (transport as? SocketTransport)?.openDescriptor else { return nil }
+    let socket = (transport as? SecuredTransport)?.socket ?? transport
+    guard let descriptor = (socket as? SocketTransport)?.openDescriptor else { return nil }
     var options = SocketOptions()
     options.noDelay = option(descriptor, tcp, Int32(TCP_NODELAY)) != 0
     options.keepAlive = nil

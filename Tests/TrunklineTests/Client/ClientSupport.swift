@@ -34,8 +34,8 @@ func withServerAndClient(
     handler: @escaping LoopbackServer.Handler = { _ in .echo },
     _ body: nonisolated(nonsending) (LoopbackServer, Client) async throws -> Void
 ) async throws {
-    let clientOptions = try Wire.client(clientOptions, overTLS: overTLS)
-    let options = try Wire.server(options, overTLS: overTLS)
+    let clientOptions = Wire.client(clientOptions, overTLS: overTLS)
+    let options = Wire.server(options, overTLS: overTLS)
     try await withLoopbackServer(speaking: codec, options: options, handler: handler) { server in
         let endpoint = server.endpoint
         try await withClient(to: endpoint, speaking: codec, options: clientOptions, on: mechanism.loops) { client in
@@ -102,8 +102,7 @@ struct SimulatedService {
         speaking codec: some FrameCodec,
         handler: @escaping LoopbackServer.Handler = { _ in .echo }
     ) async throws -> LoopbackServer {
-        let options = try Wire.server(LoopbackServer.Options(), overTLS: overTLS)
-        return try await network.startServer(at: endpoint, speaking: codec, options: options, handler: handler)
+        try await network.serve(at: endpoint, speaking: codec, overTLS: overTLS, handler: handler)
     }
 
     /// Of a server in this network, as its clients name it.
@@ -121,23 +120,12 @@ struct SimulatedService {
         speaking codec: some FrameCodec = FrameLayout.standard,
         options: ClientOptions = ClientOptions()
     ) -> Client {
-        Client(
-            to: endpoints.map { endpoint($0) },
-            speaking: codec,
-            options: (try? Wire.client(options, overTLS: overTLS)) ?? options,
-            on: network.loops
-        )
+        network.client(of: endpoints, speaking: codec, options: options, overTLS: overTLS)
     }
 
     /// A bare connection; whoever makes it closes it.
     func connection(to endpoints: [Endpoint], speaking codec: some FrameCodec) -> Connection {
-        let options = ClientOptions()
-        return Connection(
-            to: endpoints.map { endpoint($0) },
-            speaking: codec,
-            options: (try? Wire.client(options, overTLS: overTLS)) ?? options,
-            on: network.loops
-        )
+        network.connection(to: endpoints, speaking: codec, overTLS: overTLS)
     }
 }
 
@@ -156,17 +144,15 @@ func simulate(
     _ body: @escaping @Sendable (SimulatedService, Client) async throws -> Void
 ) throws {
     let network = SimulatedNetwork(seed: seed, conditions: conditions)
-    let options = try Wire.client(options, overTLS: overTLS)
-    let serverOptions = try Wire.server(serverOptions, overTLS: overTLS)
-    let endpoint = Wire.endpoint("db:7000", overTLS: overTLS)
     try network.runBlocking {
-        let server = try await network.startServer(
+        let server = try await network.serve(
             at: "db:7000",
             speaking: codec,
             options: serverOptions,
+            overTLS: overTLS,
             handler: handler
         )
-        let client = Client(to: endpoint, speaking: codec, options: options, on: network.loops)
+        let client = network.client(of: ["db:7000"], speaking: codec, options: options, overTLS: overTLS)
         do {
             try await body(SimulatedService(network, server, overTLS: overTLS), client)
         } catch {

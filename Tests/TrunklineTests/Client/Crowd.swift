@@ -197,7 +197,7 @@ actor MortalServer {
             $0.recordedFrames = 0
             $0.answersCancelled = true
         }
-        return try await LoopbackServer.start(at: address, speaking: .standard, options: options) { request in
+        return try await Wire.startServer(at: address, speaking: .standard, options: options) { request in
             ledger.note(request)
             return (Crowd.number(in: request.body) ?? 0) % 50 == 1 ? .after(.milliseconds(2), .echo) : .echo
         }

@@ -36,9 +36,9 @@ extension HeavyTests {
             }
             let deaf = try RawListener(backlog: 0)
             deaf.fill()
-            try await withLoopbackServer(speaking: .standard, handler: handler) { server in
-                try await withLoopbackServer(speaking: .standard, handler: handler) { other in
-                    let gone = try await LoopbackServer.start(speaking: .standard)
+            try await withServer(speaking: .standard, handler: handler) { server in
+                try await withServer(speaking: .standard, handler: handler) { other in
+                    let gone = try await Wire.startServer(speaking: .standard)
                     await gone.stop()
                     let place = Place(
                         server: server,

@@ -22,7 +22,7 @@ struct LoopbackCodecTests {
         handler: @escaping LoopbackServer.Handler = { _ in .echo },
         _ body: nonisolated(nonsending) (LoopbackServer, Client) async throws -> Void
     ) async throws {
-        try await withLoopbackServer(speaking: codec, handler: handler) { server in
+        try await withServer(speaking: codec, handler: handler) { server in
             try await withClient(to: server.endpoint, speaking: codec, options: options) { client in
                 try await body(server, client)
             }

@@ -13,7 +13,7 @@ struct LoopbackConnectingTests {
 
     /// Endpoints at which nobody listens: a server had them and is gone.
     private func deadEndpoint() async throws -> Endpoint {
-        let server = try await LoopbackServer.start(speaking: .standard)
+        let server = try await Wire.startServer(speaking: .standard)
         await server.stop()
         return server.endpoint
     }
@@ -54,7 +54,7 @@ struct LoopbackConnectingTests {
 
     @Test(arguments: Mechanism.allCases)
     func theNextEndpointIsTriedWhenOneRefuses(_ mechanism: Mechanism) async throws {
-        try await withLoopbackServer(speaking: .standard) { server in
+        try await withServer(speaking: .standard) { server in
             let endpoints = [try await deadEndpoint(), server.endpoint]
             try await withClient(to: endpoints, speaking: .standard, options: quickOptions(), on: mechanism.loops) {
                 try await expectEcho("a", by: $0)
@@ -63,8 +63,8 @@ struct LoopbackConnectingTests {
     }
 
     @Test func aNameIsResolved() async throws {
-        try await withLoopbackServer(speaking: .standard) { server in
-            let endpoint = Endpoint.host("localhost", port: try port(of: server.endpoint))
+        try await withServer(speaking: .standard) { server in
+            let endpoint = Wire.endpoint(.host("localhost", port: try port(of: server.endpoint)))
             try await withClient(to: endpoint, speaking: .standard, options: quickOptions()) { client in
                 try await expectEcho("a", by: client)
             }
@@ -76,14 +76,15 @@ struct LoopbackConnectingTests {
         let address = SocketAddress.ipv6([UInt8](repeating: 0, count: 15) + [1], port: 0, scope: 0)
         let server: LoopbackServer
         do {
-            server = try await LoopbackServer.start(at: address, speaking: .standard)
+            server = try await Wire.startServer(at: address, speaking: .standard)
         } catch {
             print("aServerMayListenOnIPv6 is skipped: \(error)")
             return
         }
         let endpoint = Endpoint.host("::1", port: try port(of: server.endpoint))
         #expect(endpoint.description.hasPrefix("[::1]:"))
-        try await withClient(to: endpoint, speaking: .standard, options: quickOptions(), on: mechanism.loops) {
+        let options = quickOptions()
+        try await withClient(to: Wire.endpoint(endpoint), speaking: .standard, options: options, on: mechanism.loops) {
             try await expectEcho("six", by: $0)
         }
         await server.stop()

@@ -14,7 +14,7 @@ struct LoopbackConnectionTests {
         handler: @escaping LoopbackServer.Handler = { _ in .echo },
         _ body: nonisolated(nonsending) (LoopbackServer, Connection) async throws -> Void
     ) async throws {
-        try await withLoopbackServer(speaking: layout, handler: handler) { server in
+        try await withServer(speaking: layout, handler: handler) { server in
             let connection = Connection(
                 to: server.endpoint,
                 speaking: layout,
@@ -171,7 +171,7 @@ struct LoopbackConnectionTests {
     /// Closed between the question whether it is closed and the registration of a reader, a writer or one who waits
     /// for the end: they waited for ever.
     @Test func whoeverUsesAConnectionWhileItClosesIsTold() async throws {
-        try await withLoopbackServer(speaking: .standard) { server in
+        try await withServer(speaking: .standard) { server in
             for _ in 0..<200 {
                 let connection = Connection(to: server.endpoint, speaking: .standard, options: quickOptions())
                 try await connection.write(Frame(.request, type: 0x410, serial: 1))

@@ -11,7 +11,7 @@ struct LoopbackDiagnosisTests {
     @Test(arguments: Mechanism.allCases)
     func aResetThatAWriteHearsOfFirstIsAReset(_ mechanism: Mechanism) async throws {
         let handler: LoopbackServer.Handler = { _ in .echo }
-        try await withLoopbackServer(speaking: .standard, handler: handler) { server in
+        try await withServer(speaking: .standard, handler: handler) { server in
             let connection = Connection(
                 to: server.endpoint,
                 speaking: .standard,
@@ -35,7 +35,7 @@ struct LoopbackDiagnosisTests {
     /// The user's probe goes to another server over a link of its own: that server tells "our network" from "theirs".
     @Test(arguments: Mechanism.allCases)
     func theProbeTellsOurNetworkFromThatServer(_ mechanism: Mechanism) async throws {
-        try await withLoopbackServer(speaking: .standard) { other in
+        try await withServer(speaking: .standard) { other in
             let options = quickOptions { options in
                 options.diagnosis.probeTimeout = .seconds(60)
                 options.diagnosis.probe = { report in

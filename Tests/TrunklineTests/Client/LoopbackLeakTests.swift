@@ -12,7 +12,7 @@ extension HeavyTests {
         /// them.
         @Test func tenThousandClientsLeaveNothingBehind() async throws {
             let cycles = stormRequests / 10
-            try await withLoopbackServer(
+            try await withServer(
                 speaking: .standard,
                 options: LoopbackServer.Options { $0.recordedFrames = 0 },
                 handler: { $0.body == "silence" ? .noReply : .echo }

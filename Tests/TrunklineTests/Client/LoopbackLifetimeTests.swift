@@ -10,7 +10,7 @@ struct LoopbackLifetimeTests {
     // MARK: withClient
 
     @Test func withClientClosesOnEveryWayOut() async throws {
-        try await withLoopbackServer(speaking: .standard, handler: { $0.body == "held" ? .noReply : .echo }) { server in
+        try await withServer(speaking: .standard, handler: { $0.body == "held" ? .noReply : .echo }) { server in
             var escaped: [Client] = []
             try await withClient(to: server.endpoint, speaking: .standard, options: quickOptions()) { client in
                 try await expectEcho("a", by: client)
@@ -95,7 +95,7 @@ struct LoopbackLifetimeTests {
             $0.requests.timeout = nil
             $0.requests.drainTimeout = .seconds(300)
         }
-        try await withLoopbackServer(speaking: .standard) { server in
+        try await withServer(speaking: .standard) { server in
             for round in 0..<50 {
                 let client = Client(to: server.endpoint, speaking: .standard, options: options, on: mechanism.loops)
                 let outcomes = await withTaskGroup(of: String.self) { group in
@@ -124,7 +124,7 @@ struct LoopbackLifetimeTests {
 
     @Test(arguments: Mechanism.allCases)
     func aClientThatIsLetGoFailsItsRequestsAndClosesItsSocket(_ mechanism: Mechanism) async throws {
-        try await withLoopbackServer(speaking: .standard, handler: { _ in .noReply }) { server in
+        try await withServer(speaking: .standard, handler: { _ in .noReply }) { server in
             var client: Client? = Client(
                 to: server.endpoint,
                 speaking: .standard,

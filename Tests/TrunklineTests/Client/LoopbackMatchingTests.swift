@@ -46,7 +46,7 @@ struct LoopbackMatchingTests {
         handler: @escaping LoopbackServer.Handler = { _ in .echo },
         _ body: nonisolated(nonsending) (LoopbackServer, Client) async throws -> Void
     ) async throws {
-        try await withLoopbackServer(speaking: LineCodec(), handler: handler) { server in
+        try await withServer(speaking: LineCodec(), handler: handler) { server in
             try await withClient(to: server.endpoint, speaking: LineCodec(), options: options) { client in
                 try await body(server, client)
             }

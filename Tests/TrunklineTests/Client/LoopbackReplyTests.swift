@@ -64,7 +64,7 @@ extension HeavyTests {
         @Test(arguments: Mechanism.allCases)
         func aReplyMayComeBeforeItsRequestIsWhollyWritten(_ mechanism: Mechanism) async throws {
             let large = filled(15_000_000)
-            try await withLoopbackServer(speaking: HastyCodec()) { server in
+            try await withServer(speaking: HastyCodec()) { server in
                 let options = quickOptions { $0.outbound.highWatermark = 1 << 30 }
                 try await withClient(to: server.endpoint, speaking: .standard, options: options, on: mechanism.loops) {
                     client in

@@ -23,7 +23,7 @@ extension HeavyTests {
             var servers: [LoopbackServer] = []
             for _ in 0..<2 {
                 let options = LoopbackServer.Options { $0.recordedFrames = 0 }
-                let server = try await LoopbackServer.start(speaking: PoliteCodec(), options: options) { request in
+                let server = try await Wire.startServer(speaking: PoliteCodec(), options: options) { request in
                     ledger.note(request)
                     return (Crowd.number(in: request.body) ?? 0) % 5 == 1 ? .after(.milliseconds(5), .echo) : .echo
                 }

@@ -17,11 +17,11 @@ struct HTTP1SimulationTests {
     ) throws {
         let network = SimulatedNetwork(seed: seed)
         try network.runBlocking {
-            let server = try await network.startServer(at: "a:80", speaking: codec) { frame in
+            let server = try await network.serve(at: "a:80", speaking: codec) { frame in
                 guard let request = try? HTTP1Request(frame) else { return .reset }
                 return answer(request) ?? Self.reply(HTTP1Response(body: Bytes(request.target)))
             }
-            let client = Client(to: "a:80", speaking: codec, options: options, on: network.loops)
+            let client = network.client(of: ["a:80"], speaking: codec, options: options)
             try await body(server, client)
             await client.close()
             await server.stop()

@@ -28,14 +28,14 @@ struct LoopbackAddressTests {
     @Test(arguments: [EventLoops.Mechanism.epoll, .poll])
     func whereIPv6IsDeadIPv4IsUsed(_ mechanism: EventLoops.Mechanism) async throws {
         do {
-            let probe = try await LoopbackServer.start(at: Self.six, speaking: .standard)
+            let probe = try await Wire.startServer(at: Self.six, speaking: .standard)
             await probe.stop()
         } catch {
             print("whereIPv6IsDeadIPv4IsUsed is skipped: this machine has no IPv6: \(error)")
             return
         }
-        try await withLoopbackServer(speaking: .standard) { server in
-            let endpoint = Endpoint.host("many", port: try port(of: server))
+        try await withServer(speaking: .standard) { server in
+            let endpoint = Wire.endpoint(.host("many", port: try port(of: server)))
             let loops = loops([Self.six, .loopback(port: 0)], mechanism)
             try await withClient(to: endpoint, speaking: .standard, options: quickOptions(), on: loops) { client in
                 try await expectEcho("a", by: client)
@@ -46,14 +46,14 @@ struct LoopbackAddressTests {
     /// A listener with a full backlog drops SYNs, as a dead host does.
     @Test(arguments: [EventLoops.Mechanism.epoll, .poll])
     func aListenerThatSwallowsConnectionsDoesNotStopTheNextAddress(_ mechanism: EventLoops.Mechanism) async throws {
-        try await withLoopbackServer(speaking: .standard) { server in
+        try await withServer(speaking: .standard) { server in
             let port = try port(of: server)
             let deaf = try RawListener(host: [127, 0, 0, 3], port: port, backlog: 0)
             deaf.fill([127, 0, 0, 3])
             let loops = loops([.ipv4([127, 0, 0, 3], port: 0), .loopback(port: 0)], mechanism)
             // Enough for the machine to do something else meanwhile; one address after the other would need all of it.
             let options = quickOptions { $0.connecting.timeout = .seconds(30) }
-            let many = Endpoint.host("many", port: port)
+            let many = Wire.endpoint(.host("many", port: port))
             try await withClient(to: many, speaking: .standard, options: options, on: loops) { client in
                 try await expectEcho("a", by: client)
             }
@@ -96,7 +96,7 @@ struct LoopbackAddressTests {
             $0.connecting.sourceAddress = source
             $0.reconnecting.maximumAttempts = 1
         }
-        try await withLoopbackServer(speaking: .standard) { server in
+        try await withServer(speaking: .standard) { server in
             try await withClient(to: server.endpoint, speaking: .standard, options: options) { client in
                 let error = await failure { () throws(ClientError) in try await client.connect() }
                 #expect((error?.cause as? TransportError)?.code == .invalidAddress)
@@ -108,7 +108,7 @@ struct LoopbackAddressTests {
 
     /// What is set on the socket of a connection with `options`.
     private func applied(_ options: ClientOptions) async throws -> SocketOptions? {
-        try await withLoopbackServer(speaking: .standard) { server in
+        try await withServer(speaking: .standard) { server in
             let connection = Connection(to: server.endpoint, speaking: .standard, options: options)
             try await connection.write(Frame(.request, type: 0x410, body: "a"))
             let applied = await connection.appliedOptions

@@ -58,8 +58,10 @@ struct ExtendedLayoutTests {
 
     @Test(.timeLimit(.minutes(5)))
     func aClientSpeaksItWithAServer() async throws {
-        try await withLoopbackServer(speaking: try .extended) { server in
-            let answer = try await withClient(to: server.endpoint, speaking: try .extended) { client in
+        try await withServer(speaking: try .extended) { server in
+            let options = quickOptions()
+            let answer = try await withClient(to: server.endpoint, speaking: try .extended, options: options) {
+                client in
                 var request = Request(type: 0x410, body: "hello")
                 request["contentType"] = 1
                 return try await client.send(request)

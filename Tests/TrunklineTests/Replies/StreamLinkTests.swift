@@ -29,14 +29,14 @@ struct StreamLinkTests {
             let handler: LoopbackServer.Handler = {
                 .parts(numbers($0.body == "slow" ? 3 : 1), every: .milliseconds(500))
             }
-            let first = try await network.startServer(at: "a:1", speaking: codec, handler: handler)
-            let second = try await network.startServer(at: "b:1", speaking: codec, handler: handler)
-            let client = Client(to: ["a:1", "b:1"], speaking: codec, on: network.loops)
+            let first = try await network.serve(at: "a:1", speaking: codec, handler: handler)
+            let second = try await network.serve(at: "b:1", speaking: codec, handler: handler)
+            let client = network.client(of: ["a:1", "b:1"], speaking: codec)
             let stream = client.stream(ask("slow"))
             let given = client.stream(ask("slow"))
             let joined = client.start(ask("slow"))
             try await first.waitForRequests(3)
-            try await client.switchEndpoint(to: "b:1")
+            try await client.switchEndpoint(to: second.endpoint)
             #expect(await words(of: client.stream(ask("quick"))) == ["+0", "quick"])
             given.cancel()
             #expect(await words(of: stream) == ["+0", "+1", "+2", "slow"])

@@ -153,9 +153,9 @@ struct ClientTests {
     }
 
     @Test func closingWaitsForWhatIsOut() async throws {
-        try await withLoopbackServer(speaking: .standard, handler: { _ in .after(.milliseconds(30), .echo) }) {
+        try await withServer(speaking: .standard, handler: { _ in .after(.milliseconds(30), .echo) }) {
             server in
-            let client = Client(to: server.endpoint, speaking: .standard)
+            let client = Client(to: server.endpoint, speaking: .standard, options: quickOptions())
             let pending = client.start(Request(type: 0x410, body: "last"))
             try await server.waitForRequests(1)
             await client.close()
@@ -204,8 +204,8 @@ struct ClientTests {
     }
 
     @Test func anotherEndpointTakesOver() async throws {
-        try await withLoopbackServer(speaking: .standard, handler: { _ in .reply("one") }) { one in
-            try await withLoopbackServer(speaking: .standard, handler: { _ in .reply("two") }) { two in
+        try await withServer(speaking: .standard, handler: { _ in .reply("one") }) { one in
+            try await withServer(speaking: .standard, handler: { _ in .reply("two") }) { two in
                 let endpoints = [one.endpoint, two.endpoint]
                 try await withClient(to: endpoints, speaking: .standard, options: quickOptions()) { client in
                     let first = try await client.send(Request(type: 0x410))
@@ -279,7 +279,7 @@ struct ClientTests {
     /// A reader or writer that found the connection open was suspended on its way into the queue, by a hop from the
     /// actor to itself; the connection closed meanwhile, and nobody ever resumed it.
     @Test func whoRacesWithTheCloseOfAConnectionEnds() async throws {
-        try await withLoopbackServer(speaking: .standard) { server in
+        try await withServer(speaking: .standard) { server in
             for round in 0..<300 {
                 let connection = Connection(to: server.endpoint, speaking: .standard, options: quickOptions())
                 async let frame = frames(of: connection, 1)

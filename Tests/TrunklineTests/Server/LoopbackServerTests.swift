@@ -9,8 +9,7 @@ struct LoopbackServerTests {
 
     @Test func aPushReachesEveryClient() async throws {
         try await withServerAndClient { server, client in
-            let options = try Wire.client(ClientOptions())
-            try await withClient(to: server.endpoint, speaking: .standard, options: options) { other in
+            try await withClient(to: server.endpoint, speaking: .standard, options: quickOptions()) { other in
                 let pushes = [client.pushes(), other.pushes()]
                 try await client.connect()
                 try await other.connect()
@@ -118,8 +117,7 @@ struct LoopbackServerTests {
     @Test func bytesThatAreNoFrameCloseTheirConnectionAlone() async throws {
         try await withServerAndClient(speaking: strictLayout) { server, client in
             _ = try await client.send(Request(type: 7))
-            let options = try Wire.client(quickOptions())
-            let vandal = Connection(to: server.endpoint, speaking: RawCodec(), options: options)
+            let vandal = Connection(to: server.endpoint, speaking: RawCodec(), options: quickOptions())
             try await vandal.write(Frame(.request, body: "this is no frame"))
             let journal = try await server.wait { $0.malformedCount == 1 && $0.connectionCount == 1 }
             #expect(journal.lastMalformation?.code == .unexpectedBytes)
@@ -129,8 +127,8 @@ struct LoopbackServerTests {
     }
 
     @Test func aClientThatGoesIsCountedOut() async throws {
-        try await withLoopbackServer(speaking: .standard) { server in
-            try await withClient(to: server.endpoint, speaking: .standard) { client in
+        try await withServer(speaking: .standard) { server in
+            try await withClient(to: server.endpoint, speaking: .standard, options: quickOptions()) { client in
                 _ = try await client.send(Request(type: 0x410))
                 #expect(await server.connectionCount == 1)
             }
@@ -151,7 +149,7 @@ struct LoopbackServerTests {
     }
 
     @Test func aPortThatIsTakenIsAnError() async throws {
-        try await withLoopbackServer(speaking: .standard) { server in
+        try await withServer(speaking: .standard) { server in
             let port = try #require(UInt16(server.endpoint.description.split(separator: ":").last ?? ""))
             await #expect(throws: TransportError.self) {
                 try await LoopbackServer.start(speaking: .standard, options: .init { $0.port = port })
@@ -160,7 +158,7 @@ struct LoopbackServerTests {
     }
 
     @Test func aServerThatIsLetGoClosesItsSockets() async throws {
-        var server: LoopbackServer? = try await LoopbackServer.start(speaking: .standard)
+        var server: LoopbackServer? = try await Wire.startServer(speaking: .standard)
         let endpoint = try #require(server?.endpoint)
         let options = quickOptions { $0.reconnecting.maximumAttempts = 2 }
         try await withClient(to: endpoint, speaking: .standard, options: options) { client in
@@ -180,7 +178,7 @@ struct LoopbackServerTests {
     // MARK: Facts
 
     @Test func waitingForAFactEndsInTime() async throws {
-        try await withLoopbackServer(speaking: .standard) { server in
+        try await withServer(speaking: .standard) { server in
             let reason = await reasonOfFailure { () throws(LoopbackServer.WaitError) in
                 try await server.waitForRequests(1, within: .milliseconds(10))
             }
@@ -189,7 +187,7 @@ struct LoopbackServerTests {
     }
 
     @Test func waitingForAFactHeedsCancellation() async throws {
-        try await withLoopbackServer(speaking: .standard) { server in
+        try await withServer(speaking: .standard) { server in
             let waiting = Task {  // awaited below
                 await reasonOfFailure { () throws(LoopbackServer.WaitError) in try await server.waitForRequests(1) }
             }
@@ -199,7 +197,7 @@ struct LoopbackServerTests {
     }
 
     @Test func waitingForAFactEndsWhenTheServerStops() async throws {
-        let server = try await LoopbackServer.start(speaking: .standard)
+        let server = try await Wire.startServer(speaking: .standard)
         async let reason = reasonOfFailure { () throws(LoopbackServer.WaitError) in try await server.waitForRequests(1)
         }
         await server.stop()
@@ -238,7 +236,7 @@ struct LoopbackLettingGoTests {
     /// the loop, whose state was being changed, and the exclusivity check stopped the program.
     @Test func serversAndClientsThatAreLetGoCloseTheirSockets() async throws {
         func use() async throws -> String {
-            let server = try await LoopbackServer.start(speaking: .standard)
+            let server = try await Wire.startServer(speaking: .standard)
             let client = Client(to: server.endpoint, speaking: .standard, options: quickOptions())
             return String(try await client.send(Request(type: 0x410, body: "alive")).body)
         }

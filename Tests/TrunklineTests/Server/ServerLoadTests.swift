@@ -7,7 +7,7 @@ import TrunklineTesting
 @Suite(.timeLimit(.minutes(5)), .serialized)
 struct ServerLoadTests {
     @Test func thousandsOfConnectionsLeaveNothingBehind() async throws {
-        try await withLoopbackServer(speaking: .standard) { server in
+        try await withServer(speaking: .standard) { server in
             let before = openDescriptors()
             for round in 0..<2000 {
                 let client = Client(to: server.endpoint, speaking: .standard, options: quickOptions())
@@ -32,7 +32,7 @@ struct ServerLoadTests {
     }
 
     @Test func connectionsThatGoLeaveNoDelayedRepliesBehind() async throws {
-        try await withLoopbackServer(speaking: .standard, handler: { _ in .after(.seconds(3600), .echo) }) { server in
+        try await withServer(speaking: .standard, handler: { _ in .after(.seconds(3600), .echo) }) { server in
             for _ in 0..<100 {
                 let client = Client(to: server.endpoint, speaking: .standard, options: quickOptions())
                 let handles = (0..<20).map { _ in client.start(Request(type: 0x410)) }
@@ -65,7 +65,7 @@ struct ServerLoadTests {
     @Test func aClientThatNeverReadsIsReset() async throws {
         let options = LoopbackServer.Options { $0.maximumUnsent = 1_000_000 }
         let handler: LoopbackServer.Handler = { _ in .reply(Bytes([UInt8](repeating: 1, count: 1_000_000))) }
-        try await withLoopbackServer(speaking: .standard, options: options, handler: handler) { server in
+        try await withServer(speaking: .standard, options: options, handler: handler) { server in
             let connection = Connection(to: server.endpoint, speaking: .standard, options: quickOptions())
             for serial in 1...20 {
                 try? await connection.write(Frame(.request, type: 0x410, serial: SerialNumber(serial)))
@@ -79,7 +79,7 @@ struct ServerLoadTests {
     @Test(arguments: 0..<20)
     func randomBytesNeverStopTheServer(seed: UInt64) async throws {
         var generator = Generator(state: seed)
-        try await withLoopbackServer(speaking: seed % 2 == 0 ? .standard : strictLayout) { server in
+        try await withServer(speaking: seed % 2 == 0 ? .standard : strictLayout) { server in
             for round in 1...10 {
                 let vandal = Connection(to: server.endpoint, speaking: RawCodec(), options: quickOptions())
                 let bytes = (0..<Int.random(in: 1...2000, using: &generator)).map { _ in
@@ -93,11 +93,12 @@ struct ServerLoadTests {
     }
 
     @Test func manyClientsAtOnceGetTheirOwnReplies() async throws {
-        try await withLoopbackServer(speaking: .standard) { server in
+        try await withServer(speaking: .standard) { server in
             try await withThrowingTaskGroup { group in
                 for number in 0..<50 {
                     group.addTask {
-                        try await withClient(to: server.endpoint, speaking: .standard) { client in
+                        try await withClient(to: server.endpoint, speaking: .standard, options: quickOptions()) {
+                            client in
                             for index in 0..<20 {
                                 let body = Bytes("\(number) \(index)")
                                 let reply = try await client.send(Request(type: 0x410, body: body))

@@ -6,6 +6,7 @@ import TrunklineTesting
 /// Options that make tests quick: hardly any back-off.
 func quickOptions(_ change: (inout ClientOptions) -> Void = { _ in }) -> ClientOptions {
     ClientOptions { options in
+        options = Wire.client(options)
         options.reconnecting.policy = Backoff(base: .milliseconds(1), cap: .milliseconds(20))
         options.requests.timeout = .seconds(30)
         change(&options)
@@ -21,8 +22,8 @@ func withServerAndClient(
     handler: @escaping LoopbackServer.Handler = { _ in .echo },
     _ body: nonisolated(nonsending) (LoopbackServer, Client) async throws -> Void
 ) async throws {
-    let clientOptions = try Wire.client(clientOptions, overTLS: overTLS)
-    let options = try Wire.server(options, overTLS: overTLS)
+    let clientOptions = Wire.client(clientOptions, overTLS: overTLS)
+    let options = Wire.server(options, overTLS: overTLS)
     try await withLoopbackServer(speaking: codec, options: options, handler: handler) { server in
         try await withClient(to: server.endpoint, speaking: codec, options: clientOptions) { client in
             try await body(server, client)
@@ -37,8 +38,8 @@ func withServerAndConnection(
     handler: @escaping LoopbackServer.Handler = { _ in .echo },
     _ body: nonisolated(nonsending) (LoopbackServer, Connection) async throws -> Void
 ) async throws {
-    let options = try Wire.client(quickOptions(), overTLS: overTLS)
-    let serverOptions = try Wire.server(LoopbackServer.Options(), overTLS: overTLS)
+    let options = Wire.client(quickOptions(), overTLS: overTLS)
+    let serverOptions = Wire.server(LoopbackServer.Options(), overTLS: overTLS)
     try await withLoopbackServer(speaking: layout, options: serverOptions, handler: handler) { server in
         let connection = Connection(to: server.endpoint, speaking: layout, options: options)
         do {

@@ -327,7 +327,8 @@ import TrunklineTesting
     @Test func whateverTheAddressesDoTheRightOneIsFound() throws {
         for seed in 0..<400 as Range<UInt64> {
             let first = try race(seed: seed)
-            if seed % 20 == 0 { #expect(try race(seed: seed) == first, "seed \(seed)") }
+            // What TLS says is of other bytes every time.
+            if seed % 20 == 0, !Wire.isSecured { #expect(try race(seed: seed) == first, "seed \(seed)") }
         }
     }
 
@@ -357,13 +358,13 @@ import TrunklineTesting
                     network.setConditions(slow, for: host)
                     fallthrough
                 default:
-                    servers.append(try await network.startServer(at: endpoint, speaking: .standard))
+                    servers.append(try await network.serve(at: endpoint, speaking: .standard))
                     canBeReached = true
                 }
             }
             network.setName("many", hosts: hosts)
             let options = ClientOptions { $0.reconnecting.maximumAttempts = 1 }
-            let client = Client(to: "many:7000", speaking: .standard, options: options, on: network.loops)
+            let client = network.client(of: ["many:7000"], speaking: .standard, options: options)
             let began = network.clock.now
             let error = await attempt { () throws(ClientError) in try await client.connect() }
             let took = began.duration(to: network.clock.now)

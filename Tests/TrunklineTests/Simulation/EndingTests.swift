@@ -12,8 +12,8 @@ struct EndingTests {
     @Test func closingAtOnceDoesNotCallAHalfWrittenFrameUnsent() throws {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
-            let server = try await network.startServer(at: "db:7000", speaking: .standard) { _ in .noReply }
-            let connection = Connection(to: "db:7000", speaking: .standard, on: network.loops)
+            let server = try await network.serve(at: "db:7000", speaking: .standard) { _ in .noReply }
+            let connection = network.connection(to: ["db:7000"], speaking: .standard)
             try await connection.write(Frame(.request, type: 0x410))
             await server.pauseReading()
             async let large = failure { () throws(ClientError) in
@@ -43,8 +43,8 @@ struct EndingTests {
             }
         }
         try network.runBlocking {
-            let server = try await network.startServer(at: "db:7000", speaking: .standard)
-            let client = Client(to: "db:7000", speaking: .standard, options: options, on: network.loops)
+            let server = try await network.serve(at: "db:7000", speaking: .standard)
+            let client = network.client(of: ["db:7000"], speaking: .standard, options: options)
             let reports = client.disconnects
             try await client.connect()
             network.reset("db")
@@ -79,8 +79,8 @@ struct EndingTests {
     @Test func handlesOfAClientThatWasLetGoAreToldTheTruth() throws {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
-            let server = try await network.startServer(at: "db:7000", speaking: .standard) { _ in .noReply }
-            var client: Client? = Client(to: "db:7000", speaking: .standard, on: network.loops)
+            let server = try await network.serve(at: "db:7000", speaking: .standard) { _ in .noReply }
+            var client: Client? = network.client(of: ["db:7000"], speaking: .standard)
             let written = client?.start(ask("a"))
             try await server.waitForRequests(1)
             await server.pauseReading()
@@ -133,7 +133,7 @@ struct EndingTests {
     @Test func statesThatNobodyReadsAreForgotten() throws {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
-            let connection = Connection(to: "db:7000", speaking: .standard, on: network.loops)
+            let connection = network.connection(to: ["db:7000"], speaking: .standard)
             for _ in 0..<10 { _ = connection.states }
             try await network.clock.sleep(for: .seconds(1))
             #expect(await connection.stateReaders.streams.isEmpty)
@@ -146,8 +146,8 @@ struct EndingTests {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
             let codec = AnsweringCodec()
-            let server = try await network.startServer(at: "db:7000", speaking: codec)
-            let client = Client(to: "db:7000", speaking: codec, on: network.loops)
+            let server = try await network.serve(at: "db:7000", speaking: codec)
+            let client = network.client(of: ["db:7000"], speaking: codec)
             try await client.connect()
             await server.pauseReading()
             for _ in 0..<20_000 { _ = try await server.ping() }

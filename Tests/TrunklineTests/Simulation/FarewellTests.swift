@@ -28,9 +28,9 @@ struct FarewellTests {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
             let handler: LoopbackServer.Handler = { $0.body == "slow" ? .after(.seconds(1), .echo) : .echo }
-            let first = try await network.startServer(at: "a:1", speaking: Codec(), handler: handler)
-            let second = try await network.startServer(at: "b:1", speaking: Codec(), handler: handler)
-            let client = Client(to: ["a:1", "b:1"], speaking: Codec(), options: options, on: network.loops)
+            let first = try await network.serve(at: "a:1", speaking: Codec(), handler: handler)
+            let second = try await network.serve(at: "b:1", speaking: Codec(), handler: handler)
+            let client = network.client(of: ["a:1", "b:1"], speaking: Codec(), options: options)
             try await body(network, first, second, client)
             await client.closeNow()
             try await network.clock.sleep(for: .seconds(2))
@@ -56,7 +56,7 @@ struct FarewellTests {
 
     @Test func aConnectionOfItsOwnSaysItToo() throws {
         try simulate { network, server, _, client in
-            let connection = Connection(to: "a:1", speaking: Codec(), on: network.loops)
+            let connection = network.connection(to: ["a:1"], speaking: Codec())
             try await connection.write(Frame(.request, type: 0x410, body: "hello"))
             await connection.close()
             try await network.clock.sleep(for: .seconds(1))
@@ -88,8 +88,8 @@ struct FarewellTests {
         .roles(ping: 0x15, response: .bit(31), goAway: 6, closing: 6, serials: 2...)
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
-            let server = try await network.startServer(at: "a:1", speaking: layout) { _ in .echo }
-            let client = Client(to: "a:1", speaking: layout, on: network.loops)
+            let server = try await network.serve(at: "a:1", speaking: layout) { _ in .echo }
+            let client = network.client(of: ["a:1"], speaking: layout)
             try await expectEcho("hello", by: client)
             await client.close()
             try await network.clock.sleep(for: .seconds(1))
@@ -111,7 +111,7 @@ struct FarewellTests {
         try simulate { network, first, second, client in
             let slow = client.start(ask("slow"))
             _ = try await first.waitForRequest()
-            try await client.switchEndpoint(to: "b:1")
+            try await client.switchEndpoint(to: second.endpoint)
             try await expectEcho("quick", by: client)
             #expect(await first.received.map(\.body) == ["slow"])
             try await expectBody("slow", of: slow)

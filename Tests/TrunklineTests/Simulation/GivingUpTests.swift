@@ -16,12 +16,12 @@ struct GivingUpTests {
     ) throws {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
-            let server = try await network.startServer(at: "db:7000", speaking: codec) {
+            let server = try await network.serve(at: "db:7000", speaking: codec) {
                 $0.body == "slow" ? .after(.seconds(1), .echo) : .echo
             }
             let options = ClientOptions(change)
-            let client = Client(to: "db:7000", speaking: codec, options: options, on: network.loops)
-            try await body(SimulatedService(network, server, overTLS: false), client)
+            let client = network.client(of: ["db:7000"], speaking: codec, options: options)
+            try await body(SimulatedService(network, server, overTLS: Wire.isSecured), client)
             await client.closeNow()
             #expect(await client.statistics.pending == 0)
             #expect(await client.statistics.heldSerials == 0)
@@ -91,8 +91,9 @@ struct GivingUpTests {
             let slow = client.start(ask("slow"))
             try await service.server.waitForRequest { $0.body == "slow" }
             service.network.refuseConnections(to: "db")
-            await client.replaceEndpoints(["away:1", "db:7000"])
-            try await client.switchEndpoint(to: "away:1")
+            let away = service.endpoint("away:1")
+            await client.replaceEndpoints([away, service.server.endpoint])
+            try await client.switchEndpoint(to: away)
             let error = await failure { () throws(ClientError) in try await client.connect() }
             #expect(error?.code == .unavailable)
             try await expectBody("slow", of: slow)

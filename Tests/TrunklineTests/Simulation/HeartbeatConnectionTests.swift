@@ -10,8 +10,8 @@ struct HeartbeatConnectionTests {
     @Test func aConnectionAloneAnswersPingsAndKeepsItsOwnPongs() throws {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
-            let server = try await network.startServer(at: "db:7000", speaking: .standard)
-            let connection = Connection(to: "db:7000", speaking: .standard, on: network.loops)
+            let server = try await network.serve(at: "db:7000", speaking: .standard)
+            let connection = network.connection(to: ["db:7000"], speaking: .standard)
             async let kinds = frames(of: connection, 2)
             try await server.waitForConnections(1)
             try await network.clock.sleep(for: .seconds(100))
@@ -31,8 +31,8 @@ struct HeartbeatConnectionTests {
     @Test func aConnectionThatIsNotReadIsNotGivenUp() throws {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
-            let server = try await network.startServer(at: "db:7000", speaking: .standard)
-            let connection = Connection(to: "db:7000", speaking: .standard, on: network.loops)
+            let server = try await network.serve(at: "db:7000", speaking: .standard)
+            let connection = network.connection(to: ["db:7000"], speaking: .standard)
             try await connection.write(Frame(.request, type: 0x410))
             try await network.clock.sleep(for: .seconds(3600))
             #expect(await server.totalConnections == 1)
@@ -44,8 +44,8 @@ struct HeartbeatConnectionTests {
     @Test func noTimerIsLeftWhenTheConnectionIsClosed() throws {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
-            let server = try await network.startServer(at: "db:7000", speaking: .standard)
-            let client = Client(to: "db:7000", speaking: .standard, on: network.loops)
+            let server = try await network.serve(at: "db:7000", speaking: .standard)
+            let client = network.client(of: ["db:7000"], speaking: .standard)
             try await expectEcho("a", by: client)
             #expect(await client.connection.isLivenessTimerArmed)
             await client.close()

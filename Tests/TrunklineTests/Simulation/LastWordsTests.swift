@@ -33,8 +33,8 @@ struct LastWordsTests {
             ])
         }
         try network.runBlocking {
-            let server = try await network.startServer(at: "db:1", speaking: PartsCodec.inOrder, options: serverOptions)
-            let client = Client(to: "db:1", speaking: codec, options: options, on: network.loops)
+            let server = try await network.serve(at: "db:1", speaking: PartsCodec.inOrder, options: serverOptions)
+            let client = network.client(of: ["db:1"], speaking: codec, options: options)
             try await expectEcho("a", by: client)
             #expect(heard.withLock { $0 } == ["hello", "there", "hello", "there"])
             let statistics = await client.statistics
@@ -58,12 +58,12 @@ struct LastWordsTests {
             let handler: LoopbackServer.Handler = {
                 $0.body == "bad" ? .noReply : .after(.seconds(1), .sequence([damaged, .echo]))
             }
-            let first = try await network.startServer(at: "a:1", speaking: PartsCodec.standard, handler: handler)
-            let second = try await network.startServer(at: "b:1", speaking: PartsCodec.standard)
-            let client = Client(to: ["a:1", "b:1"], speaking: codec, on: network.loops)
+            let first = try await network.serve(at: "a:1", speaking: PartsCodec.standard, handler: handler)
+            let second = try await network.serve(at: "b:1", speaking: PartsCodec.standard)
+            let client = network.client(of: ["a:1", "b:1"], speaking: codec)
             let (bad, good) = (client.start(ask("bad")), client.start(ask("good")))
             try await first.waitForRequests(2)
-            try await client.switchEndpoint(to: "b:1")
+            try await client.switchEndpoint(to: second.endpoint)
             try await expectBody("good", of: good)
             let error = await failure(of: bad)
             #expect(error?.code == .protocolViolation && error?.fate == .unknown)
@@ -81,12 +81,12 @@ struct LastWordsTests {
     func aCancellationOnALeftLinkReachesTheServerAlsoWhenTheClientCloses(_ atOnce: Bool) throws {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
-            let first = try await network.startServer(at: "a:1", speaking: .standard) { _ in .noReply }
-            let second = try await network.startServer(at: "b:1", speaking: .standard)
-            let client = Client(to: ["a:1", "b:1"], speaking: .standard, on: network.loops)
+            let first = try await network.serve(at: "a:1", speaking: .standard) { _ in .noReply }
+            let second = try await network.serve(at: "b:1", speaking: .standard)
+            let client = network.client(of: ["a:1", "b:1"], speaking: .standard)
             let handle = client.start(ask("x"))
             try await first.waitForRequests(1)
-            try await client.switchEndpoint(to: "b:1")
+            try await client.switchEndpoint(to: second.endpoint)
             handle.cancel()
             if atOnce { await client.closeNow() } else { await client.close() }
             #expect(await failure(of: handle)?.code == .cancelled)

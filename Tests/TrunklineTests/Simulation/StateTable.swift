@@ -93,7 +93,7 @@ struct StateWorld: Sendable {
             }
             var servers: [LoopbackServer] = []
             for endpoint in ["a:1", "b:1", "c:1"] as [Endpoint] {
-                servers.append(try await network.startServer(at: endpoint, speaking: .standard, handler: handler))
+                servers.append(try await network.serve(at: endpoint, speaking: .standard, handler: handler))
             }
             let witness = Witness { isGone.withLock { $0 = true } }
             let options = ClientOptions { options in
@@ -107,7 +107,7 @@ struct StateWorld: Sendable {
                 options.greeting.restore = { _, _ in withExtendedLifetime(witness) {} }
                 change(&options)
             }
-            let client = Client(to: ["a:1", "b:1"], speaking: .standard, options: options, on: network.loops)
+            let client = network.client(of: ["a:1", "b:1"], speaking: .standard, options: options)
             let world = StateWorld(network: network, servers: servers, client: client, facts: facts)
             try await world.enter(situation)
             try await body(world)
@@ -137,7 +137,7 @@ struct StateWorld: Sendable {
         case .ready: try await client.connect()
         case .left:
             try await startSlow()
-            try await client.switchEndpoint(to: "b:1")
+            try await client.switchEndpoint(to: servers[1].endpoint)
             try await client.connect()
         case .waiting:
             for host in ["a", "b"] { network.refuseConnections(to: host) }

@@ -37,9 +37,9 @@ struct SwitchSimulationTests {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
             let handler: LoopbackServer.Handler = { $0.body == "slow" ? .after(.seconds(1), .echo) : .echo }
-            let first = try await network.startServer(at: "a:1", speaking: codec, handler: handler)
-            let second = try await network.startServer(at: "b:1", speaking: codec, handler: handler)
-            let client = Client(to: ["a:1", "b:1"], speaking: codec, options: options, on: network.loops)
+            let first = try await network.serve(at: "a:1", speaking: codec, handler: handler)
+            let second = try await network.serve(at: "b:1", speaking: codec, handler: handler)
+            let client = network.client(of: ["a:1", "b:1"], speaking: codec, options: options)
             try await body(network, first, second, client)
             await client.close()
             await first.stop()
@@ -53,13 +53,13 @@ struct SwitchSimulationTests {
             let slow = client.start(ask("slow"))
             _ = try await first.waitForRequest { $0.body == "slow" }
             var reports = client.disconnects.makeAsyncIterator()
-            try await client.switchEndpoint(to: "b:1")
+            try await client.switchEndpoint(to: second.endpoint)
             try await expectEcho("quick", by: client)
             #expect(await second.received.map(\.body) == ["quick"])
             #expect(await first.connectionCount == 1)
             try await expectBody("slow", of: slow)
             let report = await reports.next()
-            #expect(report?.endpoint == "a:1" && report?.phase == .draining && report?.requestsLost == 0)
+            #expect(report?.endpoint == first.endpoint && report?.phase == .draining && report?.requestsLost == 0)
             #expect(report?.cause == .closedLocally && report?.endedBy == .client)
             try await network.clock.sleep(for: .seconds(2))
             #expect(await first.connectionCount == 0)
@@ -71,7 +71,7 @@ struct SwitchSimulationTests {
         try simulateTwo { network, first, second, client in
             let slow = client.start(ask("slow"), timeout: .milliseconds(500))
             _ = try await first.waitForRequest { $0.body == "slow" }
-            try await client.switchEndpoint(to: "b:1")
+            try await client.switchEndpoint(to: second.endpoint)
             let error = await failure(of: slow)
             #expect(error?.code == .timedOut && error?.fate == .unknown)
             // The cancel frame went where the request was.
@@ -86,7 +86,7 @@ struct SwitchSimulationTests {
         try simulateTwo { network, first, second, client in
             let lost = client.start(ask("slow"))
             _ = try await first.waitForRequest { $0.body == "slow" }
-            try await client.switchEndpoint(to: "b:1")
+            try await client.switchEndpoint(to: second.endpoint)
             let kept = client.start(ask("slow"))
             _ = try await second.waitForRequest { $0.body == "slow" }
             network.reset("a")
@@ -100,7 +100,7 @@ struct SwitchSimulationTests {
         try simulateTwo { network, first, second, client in
             let kept = client.start(ask("slow"))
             _ = try await first.waitForRequest { $0.body == "slow" }
-            try await client.switchEndpoint(to: "b:1")
+            try await client.switchEndpoint(to: second.endpoint)
             let lost = client.start(ask("slow"))
             _ = try await second.waitForRequest { $0.body == "slow" }
             network.reset("b")
@@ -119,7 +119,7 @@ struct SwitchSimulationTests {
                 client.start(ask("slow"), retry: .never), client.start(ask("slow"), waitsForReady: false),
             ]
             _ = try await first.waitForRequest { $0.body == "slow" }
-            try await client.switchEndpoint(to: "b:1")
+            try await client.switchEndpoint(to: second.endpoint)
             try await expectEcho("quick", by: client)
             network.reset("b")
             for handle in kept { try await expectBody("slow", of: handle) }
@@ -134,7 +134,7 @@ struct SwitchSimulationTests {
             try await first.push(Frame(.push, type: 2, body: "!60"))
             var states = client.states.makeAsyncIterator()
             while let state = await states.next() {
-                if case .ready("b:1", _) = state { break }
+                if case .ready(second.endpoint, _) = state { break }
             }
             try await expectEcho("quick", by: client)
             try await expectBody("slow", of: slow)
@@ -153,7 +153,7 @@ struct SwitchSimulationTests {
         try simulateTwo(speaking: inOrderLayout) { network, first, second, client in
             let slow = client.start(Request(body: "slow"))
             _ = try await first.waitForRequest { $0.body == "slow" }
-            try await client.switchEndpoint(to: "b:1")
+            try await client.switchEndpoint(to: second.endpoint)
             let reply = try await client.send(Request(body: "quick"))
             #expect(reply.body == "quick")
             try await expectBody("slow", of: slow)
@@ -186,9 +186,9 @@ struct SwitchSimulationTests {
         try simulateTwo(speaking: inOrderLayout) { network, first, second, client in
             let slow = client.start(Request(body: "slow"))
             _ = try await first.waitForRequest { $0.body == "slow" }
-            try await client.switchEndpoint(to: "b:1")
+            try await client.switchEndpoint(to: second.endpoint)
             try await client.connect()
-            try await client.switchEndpoint(to: "a:1")
+            try await client.switchEndpoint(to: first.endpoint)
             try await network.clock.sleep(for: .milliseconds(100))
             await second.disconnectAll()
             try await expectBody("slow", of: slow)
@@ -233,7 +233,7 @@ struct SwitchSimulationTests {
         try simulateTwo { network, first, second, client in
             let slow = client.start(ask("slow"))
             _ = try await first.waitForRequest { $0.body == "slow" }
-            try await client.switchEndpoint(to: "b:1")
+            try await client.switchEndpoint(to: second.endpoint)
             try await expectEcho("quick", by: client)
             await client.closeNow()
             let error = await failure(of: slow)

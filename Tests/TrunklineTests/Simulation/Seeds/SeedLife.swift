@@ -27,8 +27,7 @@ struct SeedLife {
 
     private func live() async throws -> ([SeedCalls.Outcome], [[Frame]], [String]) {
         for host in plan.hosts { try await world.startServer(host) }
-        let options = try Wire.client(plan.options)
-        let client = Client(to: plan.endpoints, speaking: plan.codec, options: options, on: world.network.loops)
+        let client = world.network.client(of: plan.endpoints, speaking: plan.codec, options: plan.options)
         let calls = SeedCalls(world: world, client: client)
         let overflow: PushBuffering.Overflow = [.dropNewest, .dropOldest, .suspendReading, .fail][Int(plan.seed % 4)]
         let stream = client.pushes(buffering: PushBuffering(maximumCount: 2, overflow: overflow))

@@ -74,10 +74,10 @@ final class SeedWorld: Sendable {
     }
 
     func startServer(_ host: String) async throws {
-        let server = try await network.startServer(
+        let server = try await network.serve(
             at: .host(host, port: 7000),
             speaking: plan.codec,
-            options: try Wire.server(plan.serverOptions),
+            options: plan.serverOptions,
             handler: { [weak self] in self?.reaction(to: $0) ?? .noReply }  // it keeps its servers
         )
         state.withLock { state in
