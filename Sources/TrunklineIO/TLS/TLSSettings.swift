@@ -89,7 +89,7 @@ private func decodedBase64(_ text: Substring) -> [UInt8]? {
         case UInt8(ascii: "0")...UInt8(ascii: "9"): value = character - UInt8(ascii: "0") + 52
         case UInt8(ascii: "+"): value = 62
         case UInt8(ascii: "/"): value = 63
-        case UInt8(ascii: "="): continue
+        case UInt8(ascii: "="), UInt8(ascii: "\n"), UInt8(ascii: "\r"): continue  // as a command or a file ends
         default: return nil
         }
         bits = bits << 6 | UInt32(value)

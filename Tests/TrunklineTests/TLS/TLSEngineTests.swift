@@ -205,6 +205,7 @@ import TrunklineTesting
         #expect(PublicKeyPin(base64: "sha256/" + base64) == pin)
         #expect(PublicKeyPin(base64: "sha256//" + base64) == pin)
         #expect(PublicKeyPin(base64: "pin-sha256=" + base64) == pin)
+        #expect(PublicKeyPin(base64: base64 + "\n") == pin)
         #expect(pin == pin.flatMap { PublicKeyPin(sha256: $0.digest) })
         for bad in ["", "sha256/", "abc", base64 + "AA", "r/mIkG3eEpVdm+u/ko/cwxzOMo1bk4TyHIlByibiA5!="] {
             #expect(PublicKeyPin(base64: bad) == nil, "\(bad)")
