@@ -88,7 +88,7 @@ extension Connection {
         if attempt.endpoint.isSecured { prepareSecurity(for: attempt) } else { beginRace(attempt) }
     }
 
-    /// `isPermanent`: whether trying again helps, where the error does not tell.
+    /// `isPermanent`: whether trying again is of no use, where the error alone does not tell.
     func attemptFailed(_ id: UInt64, _ error: any Error, isPermanent: Bool? = nil) {
         guard case .connecting(let attempt) = machine.state, attempt.id == id else { return }
         let phase: DisconnectReport.Phase =
