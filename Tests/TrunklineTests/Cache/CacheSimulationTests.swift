@@ -4,7 +4,7 @@ import TrunklineCore
 import TrunklineTesting
 
 /// Cached responses in virtual time: each policy, and what is kept.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct CacheSimulationTests {
     private let generations = Generations()
 

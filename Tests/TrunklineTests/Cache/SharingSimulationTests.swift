@@ -4,7 +4,7 @@ import TrunklineCore
 import TrunklineTesting
 
 /// Calls that share an exchange, in virtual time: who joins, who leaves when, and what each is told.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct SharingSimulationTests {
     @Test func callsForTheSameShareAnExchange() throws {
         try simulate(handler: { _ in .after(.seconds(1), .echo) }) { service, client in

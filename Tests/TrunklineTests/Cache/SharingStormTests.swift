@@ -50,7 +50,7 @@ enum SharingStorm {
     }
 }
 
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct SharingStormSimulationTests {
     @Test func everyCallLeavesOnceInAStorm() throws {
         let seeds = UInt64(max(50, min(400, stormRequests / 250)))

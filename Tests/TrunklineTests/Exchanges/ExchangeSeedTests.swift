@@ -9,7 +9,7 @@ import TrunklineTesting
 /// Hundreds of simulated lives of uploads, each decided by its seed: with few serials, small kernels, resets, switches and
 /// callers who give up. Every post and every reply ends once; the pieces of a serial are in order, and complete or followed
 /// by a cancel frame or the end of the link; none is taken for a request.
-@Suite(.timeLimit(.minutes(20)))
+@Suite(.simulated, .timeLimit(.minutes(20)))
 struct ExchangeSeedTests {
     @Test func everyPieceArrivesInItsPlaceOrNotAtAllInEverySeed() async throws {
         let environment = ProcessInfo.processInfo.environment

@@ -5,7 +5,7 @@ import TrunklineTesting
 @testable import Trunkline
 
 /// Bodies of `Reaction.perform`, as the test server runs them.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct PerformTests {
     struct Trouble: Error {}
 

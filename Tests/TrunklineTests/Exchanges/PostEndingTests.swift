@@ -4,7 +4,7 @@ import TrunklineTesting
 @testable import Trunkline
 
 /// Exchanges that are given up, or lose their link, in every phase.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct PostEndingTests {
     private static let joining: LoopbackServer.Handler = { _ in .perform(join) }
 

@@ -4,7 +4,7 @@ import TrunklineTesting
 @testable import Trunkline
 
 /// Frames that a client adds to a request under way.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct PostSimulationTests {
     @Test func aRequestInPiecesArrivesWholeAndInOrder() throws {
         try simulate(handler: { _ in .perform(join) }) { service, client in

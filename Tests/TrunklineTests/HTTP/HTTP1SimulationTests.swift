@@ -3,7 +3,7 @@ import Trunkline
 import TrunklineTesting
 
 /// HTTP/1.1 between a client and a server of ours.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct HTTP1SimulationTests {
     private static let codec = HTTP1Codec(host: "h")
 

@@ -5,7 +5,7 @@ import TrunklineTesting
 @testable import Trunkline
 
 /// Replies in parts to those who want them in one piece.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct JoinedReplyTests {
     private static let handler: LoopbackServer.Handler = { request in
         .parts([Bytes(Array(request.body) + [0x31]), "", Bytes(Array(request.body) + [0x32])], every: .milliseconds(2))

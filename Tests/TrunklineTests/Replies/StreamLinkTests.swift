@@ -5,7 +5,7 @@ import TrunklineTesting
 @testable import Trunkline
 
 /// Replies in parts and their link: its loss, its change, and reading that is suspended.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct StreamLinkTests {
     @Test(arguments: 0...3, [RetryPolicy.ifUnsent, .idempotent()])
     func aLinkMayBeLostAtEveryPart(_ count: Int, _ retry: RetryPolicy) throws {

@@ -4,7 +4,7 @@ import TrunklineTesting
 @testable import Trunkline
 
 /// Replies in parts, read as they come: order, ends, time and giving up.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct StreamSimulationTests {
     /// Answers "n" with n parts, the numbers from 0 on, `delay` apart, and then an echo.
     static func count(every delay: Duration = .zero) -> LoopbackServer.Handler {

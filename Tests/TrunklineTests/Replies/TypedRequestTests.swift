@@ -3,7 +3,7 @@ import Trunkline
 import TrunklineTesting
 
 /// Typed requests in every way to ask, and responses that say what they are.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct TypedRequestTests {
     private struct Malformed: Error, Equatable {}
 

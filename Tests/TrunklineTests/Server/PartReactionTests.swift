@@ -3,7 +3,7 @@ import Trunkline
 import TrunklineTesting
 
 /// What a test server does about time in protocols that know a response by its place.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct PartReactionTests {
     /// Later replies overtook the one that was delayed, and reached the wrong callers.
     @Test func inOrderALateReplyHoldsTheLaterOnesUp() throws {

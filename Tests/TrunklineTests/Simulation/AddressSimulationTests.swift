@@ -8,7 +8,7 @@ import TrunklineTesting
 /// Names with several addresses, some of which are dead or slow, and names that are slow themselves.
 ///
 /// "db" is where the server of `simulate` is, an IPv4 address; "fd00::1" is a host of its own.
-@Suite struct AddressSimulationTests {
+@Suite(.simulated) struct AddressSimulationTests {
     private let patient = ClientOptions { $0.reconnecting.maximumAttempts = 1 }
 
     /// Connects to "many:7000", which is "fd00::1" and "db", and tells how long it took.

@@ -4,7 +4,7 @@ import TrunklineCore
 import TrunklineTesting
 
 /// The client in virtual time: timeouts, quarantine, connecting and closing, to the nanosecond.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct ClientSimulationTests {
     // MARK: Timeouts
 

@@ -5,7 +5,7 @@ import TrunklineCore
 @testable import TrunklineTesting
 
 /// What those are told who are left when something ends, and how long an end may take.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct EndingTests {
     /// A frame half of which is with the kernel, then `closeNow`: its writer was told `notSent`, and would have sent the
     /// frame again although the server had begun to read it.

@@ -4,7 +4,7 @@ import TrunklineCore
 import TrunklineTesting
 
 /// Suspension, switches and endpoints that change, with a second server.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct EndpointSimulationTests {
     /// As `simulate`, with a second server at "other:7000".
     private func simulateTwo(

@@ -3,7 +3,7 @@ import Trunkline
 import TrunklineTesting
 
 /// Taking leave: the codec's closing frame is the last one of a link that ends in good order, and of no other.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct FarewellTests {
     /// The standard layout with a word for leaving.
     private struct Codec: FrameCodec {

@@ -6,7 +6,7 @@ import TrunklineTesting
 @testable import Trunkline
 
 /// What callers are told of their requests' fates, against what became of every byte.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct FateTests {
     private static let bodies: [Bytes] = ["a", "bcd"]
     /// Where the frames begin and end in the stream of bytes; the header has twelve.

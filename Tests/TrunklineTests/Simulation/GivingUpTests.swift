@@ -3,7 +3,7 @@ import Trunkline
 import TrunklineTesting
 
 /// Giving up, for a while or for good, and what is under way meanwhile on links that were left.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct GivingUpTests {
     private typealias PoliteCodec = SwitchSimulationTests.PoliteCodec
 

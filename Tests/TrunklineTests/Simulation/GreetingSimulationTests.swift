@@ -4,7 +4,7 @@ import Trunkline
 import TrunklineTesting
 
 /// The greeting: what happens on a new link before anything else.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct GreetingSimulationTests {
     /// Options whose greeting logs in.
     private static func login(_ change: (inout ClientOptions) -> Void = { _ in }) -> ClientOptions {

@@ -5,7 +5,7 @@ import TrunklineTesting
 @testable import Trunkline
 
 /// Heartbeats of connections that are used alone, and what is left of them in the end.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct HeartbeatConnectionTests {
     @Test func aConnectionAloneAnswersPingsAndKeepsItsOwnPongs() throws {
         let network = SimulatedNetwork(seed: 1)

@@ -5,7 +5,7 @@ import TrunklineTesting
 @testable import Trunkline
 
 /// Heartbeats where a link begins and where it is left.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct HeartbeatSeamTests {
     /// The greeting has the first word. The machine of no link had the default policy: it was armed as soon as reading
     /// began, and sent a ping into the greeting.

@@ -5,7 +5,7 @@ import TrunklineTesting
 @testable import Trunkline
 
 /// Heartbeats and dead links as the real client sees them, in virtual time. Interval 30 s, deadline 10 s, probe after 5 s.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct HeartbeatTests {
     private let bound = Duration.seconds(40)
 

@@ -4,7 +4,7 @@ import Trunkline
 import TrunklineTesting
 
 /// Servers that answer no more on a link, responses that end with the connection, and what codecs hear of sent frames.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct LastResponseTests {
     /// Runs `body` with servers at "a:1" and "b:1", and a client of both.
     private func simulate(

@@ -4,7 +4,7 @@ import Trunkline
 import TrunklineTesting
 
 /// Writes that find the link gone while what was read from it is still being taken.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct LastWordsTests {
     /// The write of the pong failed, what was left of the link was read, and the same frames were taken again, the ping among
     /// them, and so on until the stack was full.

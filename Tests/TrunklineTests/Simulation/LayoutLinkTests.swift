@@ -3,7 +3,7 @@ import Trunkline
 import TrunklineTesting
 
 /// What a layout means for the links of a client: a frame that it does not know, fields that every frame of a link has.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct LayoutLinkTests {
     private let layout = FrameLayout {
         Field.type(UInt8.self)

@@ -3,7 +3,7 @@ import Trunkline
 import TrunklineTesting
 
 /// Answers to pushes: they go out on the link of their push or not at all.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct PushAnswerTests {
     /// Has the server push, and returns the push.
     private func push(from server: LoopbackServer, to client: Client) async throws -> Frame {

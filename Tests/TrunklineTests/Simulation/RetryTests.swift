@@ -6,7 +6,7 @@ import TrunklineTesting
 @testable import Trunkline
 
 /// Requests that are sent again, and requests that are not, in virtual time.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct RetryTests {
     /// Resets the link upon the first `count` requests, and echoes from then on.
     private func resetting(_ count: Int) -> LoopbackServer.Handler {

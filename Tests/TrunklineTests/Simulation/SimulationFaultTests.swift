@@ -5,7 +5,7 @@ import TrunklineIO
 @testable import TrunklineTesting
 
 /// Faults on demand.
-@Suite struct SimulationFaultTests {
+@Suite(.simulated) struct SimulationFaultTests {
     /// A network with an echo server at "db" and a peer connected to it.
     private func connected(
         seed: UInt64,

@@ -5,7 +5,7 @@ import TrunklineIO
 @testable import TrunklineTesting
 
 /// Bytes, buffers, names and ends of simulated links.
-@Suite struct SimulationLinkTests {
+@Suite(.simulated) struct SimulationLinkTests {
     @Test func bytesArriveInOrderHoweverTheyAreSplit() throws {
         for seed in 0..<200 as Range<UInt64> {
             var conditions = NetworkConditions()

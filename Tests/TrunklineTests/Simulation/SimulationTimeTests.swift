@@ -5,7 +5,7 @@ import TrunklineIO
 @testable import TrunklineTesting
 
 /// Time, order and the ends of a simulation.
-@Suite struct SimulationTimeTests {
+@Suite(.simulated) struct SimulationTimeTests {
     /// A busy run: tasks that sleep, yield and talk over links. Returns the network for its fingerprint.
     private func busyRun(seed: UInt64) throws -> SimulatedNetwork {
         let network = SimulatedNetwork(seed: seed)

@@ -4,7 +4,7 @@ import Trunkline
 import TrunklineTesting
 
 /// Links matched in order whose answers do not come, or come too late: when they are replaced, and when not.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct StallTests {
     private static func options(_ maximumStalls: Int? = 3) -> ClientOptions {
         ClientOptions {

@@ -5,7 +5,7 @@ import TrunklineCore
 @testable import TrunklineTesting
 
 /// The tables of `Connecting.md`, cell by cell, in virtual time: what every state makes of everything that is asked.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct StateTableTests {
     @Test(arguments: Situation.allCases)
     func theTablesTellTheTruth(_ situation: Situation) throws {

@@ -2,7 +2,7 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct SubscriptionTests {
     /// A client that only listens never connected: nobody but requests and `connect()` had wanted a link.
     @Test func aSubscriberAloneConnects() throws {

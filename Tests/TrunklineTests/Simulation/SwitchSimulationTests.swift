@@ -3,7 +3,7 @@ import Trunkline
 import TrunklineTesting
 
 /// Going from one endpoint to another while requests are under way.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct SwitchSimulationTests {
     /// A protocol whose server can say that it goes, and for how long.
     struct PoliteCodec: FrameCodec {

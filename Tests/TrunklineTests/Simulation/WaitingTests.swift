@@ -5,7 +5,7 @@ import TrunklineTesting
 @testable import Trunkline
 
 /// Requests that wait for a link, that will not wait for one, and that are too many to wait.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct WaitingTests {
     // MARK: Never again
 

@@ -6,7 +6,7 @@ import TrunklineIO
 @testable import TrunklineTesting
 
 /// TLS between two bare peers in a simulated network: what a transport owes its owner, whoever that is.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.minutes(5)))
 struct SecuredTransportTests {
     struct Contexts: Sendable {
         let client: any TLSContext

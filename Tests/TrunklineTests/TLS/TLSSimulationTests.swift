@@ -4,7 +4,7 @@ import Trunkline
 import TrunklineTesting
 
 /// TLS in a simulated network: the engine has no socket of its own, so handshakes take virtual time only.
-@Suite struct TLSSimulationTests {
+@Suite(.simulated) struct TLSSimulationTests {
     private static let authority = Result { () throws(TransportError) in try TestAuthority() }
 
     private func run(

@@ -8,7 +8,7 @@ import TrunklineTesting
 /// over the client is back within a bound; and nothing is left in the end.
 ///
 /// `TRUNKLINE_SEEDS=20000` lives more of them; `TRUNKLINE_SEED=7` lives the seventh alone and tells all about it.
-@Suite(.timeLimit(.minutes(60)))
+@Suite(.simulated, .timeLimit(.minutes(60)))
 struct ClientSeedTests {
     private static func number(_ name: String) -> UInt64? {
         ProcessInfo.processInfo.environment[name].flatMap(UInt64.init)
