@@ -69,8 +69,11 @@ enum FuzzLayouts {
         let request = fields(from: &input)
         let response = input.next() & 3 == 0 ? fields(from: &input) : request
         guard let layout = try? FrameLayout(validatingRequest: request, response: response) else { return nil }
+        let (given, isReversible) = FuzzRoles.given(to: layout, by: &input)
         // Marks of the named fields, which the sender sets.
-        return FuzzProtocol(FuzzRoles.given(to: layout, by: &input), marked: ["a", "b"])
+        var result = FuzzProtocol(given, marked: ["a", "b"])
+        result.isReversible = isReversible
+        return result
     }
 
     private static func fields(from input: inout FuzzInput) -> [Field] {

@@ -2,8 +2,9 @@ import Trunkline
 
 /// Roles that an input describes.
 enum FuzzRoles {
-    /// `layout` with the roles that the front of `input` describes, or as it is where these do not fit.
-    static func given(to layout: FrameLayout, by input: inout FuzzInput) -> FrameLayout {
+    /// `layout` with the roles that the front of `input` describes, or as it is where these do not fit; and whether its
+    /// frames survive another encoding: what a closure says of frames that are marked as something else nobody can send.
+    static func given(to layout: FrameLayout, by input: inout FuzzInput) -> (FrameLayout, isReversible: Bool) {
         let (numbers, marks) = (input.next(), input.next())
         func type(_ bit: UInt8) -> UInt32? { numbers >> bit & 1 == 1 ? UInt32(input.next()) : nil }
         func role(_ bit: UInt8) -> Role? { marks >> bit & 1 == 1 ? mark(from: &input) : nil }
@@ -26,9 +27,12 @@ enum FuzzRoles {
             kind: marks >> 7 & 1 == 1 ? closure(by: input.next()) : nil
         )
         let result = roles ?? layout
+        let isReversible = marks & 0b1000_0000 == 0 || marks & 0b0100_1111 == 0
         // Types that do not fit stop the program: those of requests are found out beforehand, and fit as these do.
-        guard let bodies, (try? layout.validatingRoles(requests: bodies)) != nil else { return result }
-        return result.requiringBody(inResponsesTo: bodies)
+        guard let bodies, (try? layout.validatingRoles(requests: bodies)) != nil else {
+            return (result, isReversible)
+        }
+        return (result.requiringBody(inResponsesTo: bodies), isReversible)
     }
 
     private static func range(from input: inout FuzzInput) -> ClosedRange<Int> {
@@ -45,10 +49,11 @@ enum FuzzRoles {
         return field.map { .field($0, numbers) } ?? numbers.markOfRole
     }
 
-    /// By the type, which a frame keeps from one side to the other unless it is 0, which becomes that of a role.
+    /// By the type, which a frame keeps from one side to the other, unless it is a ping, pong or cancellation of type 0,
+    /// which gets that of its role.
     private static func closure(by key: UInt8) -> @Sendable (Frame) -> Frame.Kind? {
         { frame in
-            guard frame.type != 0 else { return frame.kind }
+            guard ![.ping, .pong, .cancel].contains(frame.kind), frame.type != 0 else { return frame.kind }
             return switch UInt8(truncatingIfNeeded: frame.type) ^ key {
             case 1: .push
             case 2: .part

@@ -96,7 +96,9 @@ extension FrameLayout {
         if frame.kind == .response, let failure = marks.failure, isServerSide || frame.isRejection {
             try failure.mark(&frame, frame.isRejection, as: "a failure", typeBits: marks.typeBits, by: outbound)
         }
-        if let response = marks.response {
+        // A pong with a type of its own needs none of a response.
+        let isPongByType = frame.kind == .pong && roles.pong != nil && marks.response?.types != nil
+        if let response = marks.response, !isPongByType {
             let isAnswer = frame.kind == .response || frame.kind == .part || frame.kind == .pong
             try response.mark(&frame, isAnswer, as: "a response", typeBits: marks.typeBits, by: outbound)
         }

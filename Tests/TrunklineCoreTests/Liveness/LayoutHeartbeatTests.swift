@@ -42,6 +42,24 @@ import TrunklineCore
         #expect(layout.ping(number: 5)?.serial == 0)  // no serial is reserved
     }
 
+    @Test(arguments: [0, 9] as [UInt32])
+    func aPongOfItsOwnTypeNeedsNotBeAmongTheTypesOfResponses(_ type: UInt32) throws {
+        let layout = FrameLayout {
+            Field.type(UInt8.self)
+            Field.serial(UInt16.self)
+            Field.length(UInt8.self, counting: .body)
+            Field.body
+        }
+        .roles(ping: 8, pong: type, response: (0x80...0xFF).markOfRole)
+        for side in [layout, layout.serverSide()] {
+            let pong = try #require(side.pong(answering: Frame(.ping, type: 8, serial: 5)), "\(side)")
+            let bytes = try side.encoded(pong)
+            #expect(bytes == hex(type == 0 ? "00 0005 00" : "09 0005 00"))
+            #expect(try side.serverSide().decoded(bytes).frames == [pong])
+            #expect(try layout.decoded(bytes).frames == [pong])
+        }
+    }
+
     @Test func aPongOfTheSameTypeAsThePingIsNone() {
         #expect(Layouts.acme.roles(ping: 4, pong: 4).pongsLookLikePings)
     }
