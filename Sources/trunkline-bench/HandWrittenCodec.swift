@@ -30,6 +30,7 @@ struct HandWrittenCodec: FrameCodec {
         switch type {
         case 0x1: .ping
         case 0x401: .cancel
+        case 0x404: .part
         case 0x2...0x400 where !isServerSide: .push
         default: isServerSide ? .request : .response
         }
@@ -45,7 +46,10 @@ struct HandWrittenCodec: FrameCodec {
             throw FrameError(.unknownType, "\(frame.type) is no type of a request")
         }
         if frame.isRejection { throw FrameError(.malformed, "there are no rejections") }
-        output.append(integer: frame.type)
+        if frame.kind == .part, frame.type != 0, frame.type != 0x404 {
+            throw FrameError(.unknownType, "\(frame.type) is no type of a part")
+        }
+        output.append(integer: frame.kind == .part ? 0x404 : frame.type)
         output.append(integer: serial)
         output.append(integer: UInt32(size))
         output.append(frame.body)
