@@ -10,7 +10,7 @@ struct SecuredRedisTests {
     func twentyThousandCommandsOverMutualTLSAndAKilledLink() async throws {
         let port = try freePort()
         var credentials: Credentials?
-        let server = try ServerProcess("redis-server") { socketPath in
+        let server = try await ServerProcess("redis-server") { socketPath in
             let files = try Credentials(besides: socketPath)
             credentials = files
             return [
@@ -47,7 +47,7 @@ struct SecuredRedisTests {
     func aClientThatRedisDoesNotKnowIsTold() async throws {
         let port = try freePort()
         var credentials: Credentials?
-        let server = try ServerProcess("redis-server") { socketPath in
+        let server = try await ServerProcess("redis-server") { socketPath in
             let files = try Credentials(besides: socketPath)
             credentials = files
             return [
@@ -77,7 +77,7 @@ struct SecuredRedisTests {
 struct StunnelTests {
     @Test(.timeLimit(.minutes(5)))
     func memcachedBehindStunnelKeepsEveryValue() async throws {
-        let server = try ServerProcess("memcached") { ["-u", "root", "-m", "256", "-s", $0] }
+        let server = try await ServerProcess("memcached") { ["-u", "root", "-m", "256", "-s", $0] }
         defer { server.stop() }
         let port = try freePort()
         let files = try Credentials(besides: server.socketPath)
