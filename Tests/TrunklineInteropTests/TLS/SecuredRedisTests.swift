@@ -99,10 +99,7 @@ struct StunnelTests {
         stunnel.arguments = [path]
         stunnel.standardInput = FileHandle.nullDevice
         try stunnel.run()
-        defer {
-            Foundation.kill(stunnel.processIdentifier, SIGKILL)
-            stunnel.waitUntilExit()
-        }
+        defer { Foundation.kill(stunnel.processIdentifier, SIGKILL) }
         let endpoint = Endpoint.host("127.0.0.1", port: port).secured()
         try await withClient(to: endpoint, speaking: Memcached.layout, options: files.options()) { client in
             let wrong = try await withThrowingTaskGroup(of: Bool.self) { group in
