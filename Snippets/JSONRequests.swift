@@ -24,7 +24,7 @@ let server = try await LoopbackServer.start(speaking: .standard) { frame in
 }
 let client = Client(to: server.endpoint, speaking: .standard)
 
-// 1. A request of type 0x402, JSON as Foundation writes it.
+// 1. A request of type 0x402, JSON as Foundation writes it, with sorted keys.
 let people = try await client.send(JSONRequest(Search(namePrefix: "Ada"), replyingWith: [Person].self))
 for person in people { print("1. \(person.fullName), \(person.born)") }
 
@@ -34,6 +34,7 @@ enum Snake: JSONFormat {
     static var encoder: JSONEncoder {
         let encoder = JSONEncoder()
         encoder.keyEncodingStrategy = .convertToSnakeCase
+        encoder.outputFormatting = .sortedKeys  // equal requests are equal bytes, and so found in the cache
         return encoder
     }
     static var decoder: JSONDecoder {

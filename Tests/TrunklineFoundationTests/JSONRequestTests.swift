@@ -14,6 +14,7 @@ struct JSONRequestTests {
         static var encoder: JSONEncoder {
             let encoder = JSONEncoder()
             encoder.keyEncodingStrategy = .convertToSnakeCase
+            encoder.outputFormatting = .sortedKeys
             return encoder
         }
     }
@@ -62,6 +63,50 @@ struct JSONRequestTests {
             #expect(failure?.code == .invalidRequest && failure?.fate == .answered)
             let cause = try #require(failure?.cause as? JSONDecodingError)
             #expect(cause.codingPath == path && cause.excerpt == Bytes(text) && cause.length == text.utf8.count)
+        }
+    }
+
+    /// The order of keys was another one in every encoding: equal requests did not find each other in the cache.
+    @Test func equalRequestsHaveEqualBytes() throws {
+        struct Six: Encodable, Sendable { var (a, b, c, d, e, f) = (1, 2, 3, 4, 5, 6) }
+        let keys = Dictionary(
+            uniqueKeysWithValues: ["ada", "bob", "cy", "dot", "eve", "fay"].map { ($0, Line(number: 7)) }
+        )
+        func ask<Body: Encodable & Sendable>(_ body: Body) -> JSONRequest<Body, Answer> { JSONRequest(body) }
+        let first = try (ask(Six()).encode(), ask(keys).encode())
+        for _ in 0..<100 {
+            let (six, several) = try (ask(Six()).encode(), ask(keys).encode())
+            #expect(six == first.0 && several == first.1)
+        }
+    }
+
+    private func decodingError<Reply: Decodable & Sendable>(_ text: String, _: Reply.Type) -> JSONDecodingError? {
+        do {
+            _ = try JSONRequest<Question, Reply>.decode(Frame(.response, body: Bytes(text)))
+            return nil
+        } catch {
+            return error as? JSONDecodingError
+        }
+    }
+
+    /// What the server chooses forges no line of a log, and fills none.
+    @Test func theDescriptionIsOneShortLine() throws {
+        struct Numbers: Decodable, Sendable { var numbers: [String: Int] }
+        enum Kind: String, Decodable, Sendable { case a }
+        let token = String(repeating: "s", count: 100)
+        let text = #"{"token":"\#(token)","numbers":{"a\n\u2028INFO: all is well":"x"}}"#
+        let forged = try #require(decodingError(text, Numbers.self))
+        #expect(forged.codingPath == ["numbers", "a\n\u{2028}INFO: all is well"])
+        #expect(forged.description.hasPrefix(#"numbers.a\n\u{2028}INFO: all is well: "#))
+        let hasLines = forged.description.contains { $0.isNewline }
+        #expect(!hasLines)
+        #expect(forged.excerpt.count > 100 && !forged.description.contains(String(repeating: "s", count: 60)))
+        let long = String(repeating: "k", count: 100_000)
+        for error in [
+            decodingError(#"{"numbers":{"\#(long)":"x"}}"#, Numbers.self), decodingError(#"["\#(long)"]"#, [Kind].self),
+        ] {
+            let error = try #require(error)
+            #expect(error.description.utf8.count < 1000 && error.excerpt.count == 256)
         }
     }
 

@@ -1,5 +1,6 @@
 public import Foundation
 public import Trunkline
+import TrunklineCore
 
 /// A request of `.standard` whose body and reply are JSON texts (RFC 8259).
 ///
@@ -15,6 +16,12 @@ public import Trunkline
 ///
 /// ```swift
 /// enum Snake: JSONFormat {
+///     static var encoder: JSONEncoder {
+///         let encoder = JSONEncoder()
+///         encoder.keyEncodingStrategy = .convertToSnakeCase
+///         encoder.outputFormatting = .sortedKeys
+///         return encoder
+///     }
 ///     static var decoder: JSONDecoder {
 ///         let decoder = JSONDecoder()
 ///         decoder.keyDecodingStrategy = .convertFromSnakeCase
@@ -33,7 +40,10 @@ public typealias JSONRequest<Body: Encodable & Sendable, Reply: Decodable & Send
 public protocol JSONFormat: Sendable {
     /// The number of the type of request. Default 0x402, which `.standard` has for JSON.
     static var type: UInt32 { get }
-    /// Makes an encoder for one body. Default: one with the defaults of Foundation.
+    /// Makes an encoder for one body. Default: Foundation's, with `.sortedKeys`.
+    ///
+    /// Let one of your own sort keys, too: else equal requests have different bytes, so that none is found in the cache and
+    /// none shares the exchange of another.
     static var encoder: JSONEncoder { get }
     /// Makes a decoder for one reply. Default: one with the defaults of Foundation.
     static var decoder: JSONDecoder { get }
@@ -42,13 +52,17 @@ public protocol JSONFormat: Sendable {
 extension JSONFormat {
     /// What `.standard` has for JSON.
     public static var type: UInt32 { 0x402 }
-    /// A new one with the defaults of Foundation.
-    public static var encoder: JSONEncoder { JSONEncoder() }
+    /// A new one with the defaults of Foundation and `.sortedKeys`.
+    public static var encoder: JSONEncoder {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = .sortedKeys
+        return encoder
+    }
     /// A new one with the defaults of Foundation.
     public static var decoder: JSONDecoder { JSONDecoder() }
 }
 
-/// JSON as Foundation writes and reads it when it is told nothing.
+/// JSON as Foundation writes and reads it when it is told nothing, but with sorted keys.
 public enum PlainJSON: JSONFormat {}
 
 /// A request whose body and reply are JSON texts in a format: see `JSONRequest`.
@@ -91,7 +105,8 @@ public struct JSONDecodingError: Error, CustomStringConvertible {
     public let codingPath: [String]
     /// What the decoder says is wrong there.
     public let reason: String
-    /// How the text begins: at most 256 bytes.
+    /// How the text begins: at most 256 bytes. They are the server's, and may hold what does not belong in a log: tokens,
+    /// names.
     public let excerpt: Bytes
     /// How many bytes it has.
     public let length: Int
@@ -113,9 +128,17 @@ public struct JSONDecodingError: Error, CustomStringConvertible {
             }
     }
 
-    /// Place, reason and beginning in one line, escaped.
+    /// Place and reason, at most 200 characters of each, and how the text begins, at most 64 bytes: in one line, escaped, as
+    /// it goes into logs by way of `ClientError.description`. What comes of the server in it may be a secret all the same.
     public var description: String {
-        let place = codingPath.isEmpty ? "the text" : codingPath.joined(separator: ".")
-        return "\(place): \(reason); \(length) bytes, beginning \(String(excerpt).debugDescription)"
+        let place = codingPath.isEmpty ? "the text" : Self.line(codingPath.joined(separator: "."))
+        let beginning = excerpt.excerpt(upTo: 64).map { ", beginning \($0)" } ?? ""
+        return "\(place): \(Self.line(reason)); \(length) bytes\(beginning)"
+    }
+
+    /// Keys are the server's, and a decoder's reason may quote it at any length.
+    private static func line(_ text: String) -> String {
+        let start = text.unicodeScalars.prefix(200)
+        return String(start).escaped + (start.endIndex < text.unicodeScalars.endIndex ? " …" : "")
     }
 }

@@ -3,11 +3,13 @@ import Trunkline
 
 /// nginx with a configuration of its own, on a Unix socket in a directory of its own.
 final class NginxServer {
-    private let directory: URL
     private let process: ServerProcess
+    /// Where it listens as well, of this machine.
+    let port: UInt16
+    private var directory: URL { process.directory }
 
     /// As root it could become another user; here it stays who it is, in one process, so that it ends by its pid.
-    private static func configuration(_ directory: String, _ socketPath: String, _ port: UInt16?) -> String {
+    private static func configuration(_ directory: String, _ socketPath: String, _ port: UInt16) -> String {
         let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map { "\($0)_temp_path \(directory)/temp;" }
         return """
             daemon off;
@@ -26,7 +28,7 @@ final class NginxServer {
                 root \(directory)/www;
                 server {
                     listen unix:\(socketPath);
-                    \(port.map { "listen 127.0.0.1:\($0);" } ?? "")
+                    listen 127.0.0.1:\(port);
                     # Content-Length
                     location = /number { return 200 $arg_n; }
                     location = /few { keepalive_requests 100; return 200 $arg_n; }
@@ -49,19 +51,21 @@ final class NginxServer {
             """
     }
 
-    /// - Parameter port: Where it listens as well, of this machine.
-    init(port: UInt16? = nil) throws {
-        let directory = FileManager.default.temporaryDirectory
-            .appendingPathComponent("trunkline-nginx-\(UUID().uuidString.prefix(8))")
-        self.directory = directory
-        try FileManager.default.createDirectory(
-            at: directory.appendingPathComponent("www/upload"),
-            withIntermediateDirectories: true
-        )
-        let file = directory.appendingPathComponent("nginx.conf")
-        process = try ServerProcess("nginx") { socketPath in
-            try? Self.configuration(directory.path, socketPath, port).write(to: file, atomically: true, encoding: .utf8)
-            return ["-p", directory.path, "-c", file.path, "-e", directory.appendingPathComponent("error.log").path]
+    init() async throws {
+        (process, port) = try await ServerProcess.atFreePort { port in
+            // Its socket is there before it has the port.
+            let process = try await ServerProcess("nginx", sign: "pid") { socketPath in
+                let directory = URL(fileURLWithPath: socketPath).deletingLastPathComponent()
+                let upload = directory.appendingPathComponent("www/upload")
+                try FileManager.default.createDirectory(at: upload, withIntermediateDirectories: true)
+                let file = directory.appendingPathComponent("nginx.conf")
+                let text = Self.configuration(directory.path, socketPath, port)
+                try text.write(to: file, atomically: true, encoding: .utf8)
+                return [
+                    "-p", directory.path, "-c", file.path, "-e", directory.appendingPathComponent("error.log").path,
+                ]
+            }
+            return (process, port)
         }
     }
 
@@ -86,23 +90,41 @@ final class NginxServer {
     }
 
     /// A file of `count` bytes called `name`.
-    func writeFile(_ name: String, count: Int) throws {
+    func writeFile(_ name: String, count: Int) async throws {
+        try await writeSpots(name, count: count, every: Self.pattern.count)
+    }
+
+    /// A file of `count` bytes called `name`, which takes little room: where each `distance` begins, it has the content of
+    /// every file for the length of the pattern, and zeros from there on.
+    func writeSpots(_ name: String, count: Int, every distance: Int) async throws {
         let url = directory.appendingPathComponent("www/\(name)")
-        _ = FileManager.default.createFile(atPath: url.path, contents: nil)
-        let file = try FileHandle(forWritingTo: url)
-        defer { try? file.close() }
-        for start in stride(from: 0, to: count, by: Self.pattern.count) {
-            try file.write(contentsOf: Self.content(at: start, count: min(Self.pattern.count, count - start)))
+        try await elsewhere {
+            _ = FileManager.default.createFile(atPath: url.path, contents: nil)
+            let file = try FileHandle(forWritingTo: url)
+            defer { try? file.close() }
+            for start in stride(from: 0, to: count, by: distance) {
+                try file.seek(toOffset: UInt64(start))
+                try file.write(contentsOf: Self.content(at: start, count: min(Self.pattern.count, count - start)))
+            }
+            try file.truncate(atOffset: UInt64(count))
         }
     }
 
-    /// A file of `count` zeros, which takes no room.
-    func writeHole(_ name: String, count: UInt64) throws {
-        let url = directory.appendingPathComponent("www/\(name)")
-        _ = FileManager.default.createFile(atPath: url.path, contents: nil)
-        let file = try FileHandle(forWritingTo: url)
-        defer { try? file.close() }
-        try file.truncate(atOffset: count)
+    /// How many bytes of a file made by `writeSpots` are content in `piece`, which is at `offset`; `nil` if one is another.
+    static func spots(in piece: Data, at offset: Int, every distance: Int) -> Int? {
+        var (found, start) = (0, offset - offset % distance)
+        while start < offset + piece.count {
+            let range = max(start, offset)..<max(offset, min(start + pattern.count, offset + piece.count))
+            if start < range.upperBound, !range.isEmpty {
+                let first = piece.startIndex + range.lowerBound - offset
+                guard piece[first..<first + range.count] == content(at: range.lowerBound, count: range.count) else {
+                    return nil
+                }
+                found += range.count
+            }
+            start += distance
+        }
+        return found
     }
 
     /// What ended at `/slowly/`, in order: path, `OK` if all of it was sent, and a full stop.
@@ -115,14 +137,9 @@ final class NginxServer {
 
     func resume() { process.resume() }
 
-    func kill() { process.kill() }
+    func kill() async { await process.kill() }
 
-    func start() throws { try process.start() }
+    func start() async throws { try await process.start() }
 
-    func stop() {
-        process.stop()
-        try? FileManager.default.removeItem(at: directory)
-    }
-
-    deinit { stop() }
+    func stop() { process.stop() }
 }

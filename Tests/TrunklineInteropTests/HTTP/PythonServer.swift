@@ -5,9 +5,9 @@ final class PythonServer {
     private let process: ServerProcess
     let port: UInt16
 
-    /// It writes its port where its socket would be, and what it saw of connections that ended beside it.
+    /// It puts a file where its socket would be, and what it saw of connections that ended beside it.
     private static let script = #"""
-        import gzip, http.server, os, sys, threading
+        import gzip, http.server, sys, threading
 
         place = sys.argv[1]
         lock = threading.Lock()
@@ -81,8 +81,8 @@ final class PythonServer {
                     self.note(("closed " if not seen else "went on ") + path)
                     self.close_connection = True
                 elif path == "/said":
-                    names = sorted(name for name in self.headers if name.lower() in ("content-type", "content-length")
-                        or name.lower().startswith("x-") or name.lower() in ("authorization", "cookie", "range"))
+                    names = sorted(name for name in self.headers if name.lower() in ("content-type", "content-length",
+                        "transfer-encoding") or name.lower().startswith("x-") or name.lower() in ("authorization", "cookie", "range"))
                     fields = ["%s: %s" % (name, self.headers[name]) for name in names]
                     said = "%s %s %s\n%s" % (self.command, self.path, body.decode("latin-1"), "\n".join(fields))
                     self.answer(200, [("Content-Type", "text/plain")], said.encode("latin-1"))
@@ -95,21 +95,20 @@ final class PythonServer {
             daemon_threads = True
             request_queue_size = 128
 
-        server = Server(("127.0.0.1", 0), Handler)
-        with open(place + ".new", "w") as file: file.write(str(server.server_address[1]))
-        os.rename(place + ".new", place)
+        server = Server(("127.0.0.1", int(sys.argv[2])), Handler)
+        open(place, "w").close()
         server.serve_forever()
         """#
 
-    init() throws {
-        process = try ServerProcess("python3") { place in
-            let file = URL(fileURLWithPath: place + ".py")
-            try Self.script.write(to: file, atomically: true, encoding: .utf8)
-            return [file.path, place]
+    init() async throws {
+        (process, port) = try await ServerProcess.atFreePort { port in
+            let process = try await ServerProcess("python3") { place in
+                let file = URL(fileURLWithPath: place + ".py")
+                try Self.script.write(to: file, atomically: true, encoding: .utf8)
+                return [file.path, place, "\(port)"]
+            }
+            return (process, port)
         }
-        let text = try String(contentsOfFile: process.socketPath, encoding: .utf8)
-        guard let port = UInt16(text) else { throw ServerProcess.NotStarted(description: "“\(text)” is no port") }
-        self.port = port
     }
 
     /// `begun /path`, and `closed /path` when the client has closed its connection.
@@ -120,7 +119,7 @@ final class PythonServer {
 
     func resume() { process.resume() }
 
-    func kill() { process.kill() }
+    func kill() async { await process.kill() }
 
     func stop() { process.stop() }
 }

@@ -12,12 +12,16 @@ import TrunklineTesting
 enum ThreeWaysTests {
     private static let moves = [301, 302, 303, 307, 308]
 
-    @Suite(.timeLimit(.minutes(5)), .enabled(if: ServerProcess.isAvailable("python3"), "python3 is not installed"))
+    @Suite(
+        .serialized,
+        .timeLimit(.minutes(5)),
+        .enabled(if: ServerProcess.isAvailable("python3"), "python3 is not installed")
+    )
     struct Python {
         private func with(
             _ body: nonisolated(nonsending) (PythonServer, ThreeWays) async throws -> Void
         ) async throws {
-            let server = try PythonServer()
+            let server = try await PythonServer()
             defer { server.stop() }
             try await ThreeWays.with(port: server.port) { try await body(server, $0) }
         }
@@ -33,6 +37,40 @@ enum ThreeWaysTests {
                 ] {
                     let answer = try await ways.expectSame(ways.request("/said?q=%20", method, fields, body: body))
                     #expect(answer.status == 200 && answer.field("Server") != nil)
+                }
+            }
+        }
+
+        /// A plain session sends such a body in chunks, the gateway, which has all of it before it asks, with its length.
+        @Test func bodiesFromStreamsAreTheSame() async throws {
+            try await with { _, ways in
+                for (method, count) in [("POST", 3), ("PUT", 3), ("POST", 300_000), ("PUT", 300_000)] {
+                    let content = NginxServer.content(at: 0, count: count)
+                    for way in ThreeWays.Way.allCases {
+                        let request = try ways.request("/said", method, ["X-A": "b", "Content-Type": "image/png"])
+                        let (said, head) = try await ways.fetch(request, streaming: content, by: way)
+                        #expect(head.statusCode == 200 && said.starts(with: Data("\(method) /said ".utf8) + content))
+                        let fields = way == .plain ? "Transfer-Encoding: chunked" : "Content-Length: \(count)"
+                        let names = String(decoding: said.suffix(100), as: UTF8.self)
+                        #expect(
+                            names.contains(fields) && names.contains("X-A: b"),
+                            "\(method) \(count) by \(way): \(names)"
+                        )
+                    }
+                }
+            }
+        }
+
+        @Test func aBodyThatIsMadeAsItIsSentArrives() async throws {
+            try await with { _, ways in
+                for policy in [HTTPTunnel.Policy.linkOnly, .directOnly] {
+                    for count in [0, 1, 2_000_003] {
+                        let request = try ways.request("/said", "POST")
+                        let pieces = Pieces(count: count)
+                        let (said, _) = try await ways.tunnel.upload(for: request, from: pieces, policy: policy)
+                        let content = NginxServer.content(at: 0, count: count)
+                        #expect(said.starts(with: Data("POST /said ".utf8) + content + Data("\n".utf8)))
+                    }
                 }
             }
         }
@@ -84,7 +122,7 @@ enum ThreeWaysTests {
                 await ways.expectSameError(request, .timedOut)
                 server.resume()
                 try await ways.expectSame(ways.request("/said"))
-                server.kill()
+                await server.kill()
                 await ways.expectSameError(try ways.request("/said"), .cannotConnectToHost)
                 await ways.expectSameError(try ways.request("/said", "POST", body: "tea"), .cannotConnectToHost)
             }
@@ -108,23 +146,23 @@ enum ThreeWaysTests {
         }
     }
 
-    @Suite(.timeLimit(.minutes(5)), .enabled(if: ServerProcess.isAvailable("nginx"), "nginx is not installed"))
+    @Suite(
+        .serialized,
+        .timeLimit(.minutes(5)),
+        .enabled(if: ServerProcess.isAvailable("nginx"), "nginx is not installed")
+    )
     struct Nginx {
         private func with(
             _ body: nonisolated(nonsending) (NginxServer, ThreeWays) async throws -> Void
         ) async throws {
-            // A port that was free a moment ago.
-            let probe = try await LoopbackServer.start(speaking: .standard)
-            let port = try #require(UInt16(String(describing: probe.endpoint).split(separator: ":").last ?? ""))
-            await probe.stop()
-            let server = try NginxServer(port: port)
+            let server = try await NginxServer()
             defer { server.stop() }
-            try await ThreeWays.with(port: port) { try await body(server, $0) }
+            try await ThreeWays.with(port: server.port) { try await body(server, $0) }
         }
 
         @Test func answersAreTheSame() async throws {
             try await with { server, ways in
-                try server.writeFile("a", count: 100_000)
+                try await server.writeFile("a", count: 100_000)
                 for (path, method) in [
                     ("/a", "GET"), ("/a", "HEAD"), ("/none", "GET"), ("/none", "HEAD"), ("/fails", "GET"),
                     ("/a", "POST"),
@@ -155,6 +193,29 @@ enum ThreeWaysTests {
             }
         }
 
+        @Test func bodiesOfUnknownLengthArrive() async throws {
+            try await with { server, ways in
+                let content = NginxServer.content(at: 0, count: 2_000_003)
+                func expectContent(at path: String) async throws {
+                    #expect(try await ways.fetch(ways.request(path), by: .plain).0 == content)
+                }
+                for way in ThreeWays.Way.allCases {
+                    let request = try ways.request("/upload/\(way)", "PUT")
+                    let (_, head) = try await ways.fetch(request, streaming: content, by: way)
+                    #expect(head.statusCode == 201)
+                    try await expectContent(at: "/upload/\(way)")
+                }
+                for policy in [HTTPTunnel.Policy.linkOnly, .directOnly] {
+                    let path = policy == .linkOnly ? "/upload/link" : "/upload/direct"
+                    let request = try ways.request(path, "PUT")
+                    let pieces = Pieces(count: content.count)
+                    let (_, head) = try await ways.tunnel.upload(for: request, from: pieces, policy: policy)
+                    #expect((head as? HTTPURLResponse)?.statusCode == 201)
+                    try await expectContent(at: path)
+                }
+            }
+        }
+
         @Test func errorsAreTheSame() async throws {
             try await with { server, ways in
                 server.pause()
@@ -163,14 +224,14 @@ enum ThreeWaysTests {
                 await ways.expectSameError(request, .timedOut)
                 server.resume()
                 try await ways.expectSame(ways.request("/said"))
-                server.kill()
+                await server.kill()
                 await ways.expectSameError(try ways.request("/said"), .cannotConnectToHost)
             }
         }
 
         @Test func cancellingClosesTheConnectionToTheOrigin() async throws {
             try await with { server, ways in
-                try server.writeFile("a", count: 1_000_000)
+                try await server.writeFile("a", count: 1_000_000)
                 let (body, response) = try await ways.tunnel.bytes(for: ways.request("/slowly/a"))
                 #expect((response as? HTTPURLResponse)?.statusCode == 200)
                 body.cancel()
@@ -181,6 +242,6 @@ enum ThreeWaysTests {
 
     /// Waits until it is so; a test that waits in vain ends by its time limit.
     private static func waitUntil(_ isSo: () -> Bool) async throws {
-        while !isSo() { try await Task.sleep(for: .milliseconds(2)) }
+        while !isSo() { try await Task.sleep(for: .milliseconds(20)) }
     }
 }
