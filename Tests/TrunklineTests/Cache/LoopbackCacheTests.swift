@@ -12,7 +12,7 @@ struct LoopbackCacheTests {
         try await withServerAndClient(by: mechanism, handler: { _ in .outOfOrder(window: 1000) }) { server, client in
             let ends = try await withThrowingTaskGroup(of: String.self) { group in
                 for _ in 0..<count { group.addTask { await client.text("a", .for(.seconds(3600))) } }
-                while await client.statistics.cache.shares < count - 1 { await Task.yield() }
+                while await client.statistics.cache.shares < count - 1 { await moment() }
                 try await server.waitForRequests(1, within: patience)
                 await server.releaseHeld()
                 return try await group.reduce(into: [:]) { $0[$1, default: 0] += 1 }
@@ -29,7 +29,7 @@ struct LoopbackCacheTests {
         try await withServerAndClient(by: mechanism, handler: { $0.body == "a" ? .noReply : .echo }) { server, client in
             let calls = (0..<10).map { _ in Task { await client.text("a", .for(.seconds(60)), timeout: .seconds(600)) }
             }
-            while await client.statistics.cache.shares < calls.count - 1 { await Task.yield() }
+            while await client.statistics.cache.shares < calls.count - 1 { await moment() }
             try await server.waitForRequests(1, within: patience)
             for call in calls.dropLast() {
                 call.cancel()
@@ -66,8 +66,8 @@ struct LoopbackCacheTests {
                 call.cancel()
                 #expect(await call.value.hasPrefix("cancelled"))
             }
-            while clients.contains(where: { $0.object != nil }) { await Task.yield() }
-            while caches.contains(where: { $0.object != nil }) { await Task.yield() }
+            while clients.contains(where: { $0.object != nil }) { await moment() }
+            while caches.contains(where: { $0.object != nil }) { await moment() }
             try await server.waitForConnections(0, within: patience)
         }
     }

@@ -13,6 +13,9 @@ let stormRequests = ProcessInfo.processInfo.environment["TRUNKLINE_STORM"].flatM
 /// How long to wait for a fact before giving up: the machine may have much else to do.
 let patience = Duration.seconds(60)
 
+/// Lets others work while a test waits for what nobody tells it.
+func moment() async { try? await Task.sleep(for: .milliseconds(1)) }
+
 /// How an event loop learns which sockets are ready: what matters is tested on each. Loops are never stopped, so there is
 /// one per mechanism.
 enum Mechanism: CaseIterable, Sendable {

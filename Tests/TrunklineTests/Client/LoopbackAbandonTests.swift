@@ -80,7 +80,7 @@ extension HeavyTests {
                         func left() -> Int {
                             clients.count { $0.object != nil } + connections.count { $0.object != nil }
                         }
-                        while left() > 0, ContinuousClock.now < limit { await Task.yield() }
+                        while left() > 0, ContinuousClock.now < limit { await moment() }
                         return left()
                     }
                 }
@@ -108,7 +108,7 @@ extension HeavyTests {
                 for await state in client.states where Self.isMeant(state, phase) { break }
             case .probing:
                 _ = client.start(ask("reset"))
-                while await !client.isProbing { await Task.yield() }
+                while await !client.isProbing { await moment() }
             case .draining:
                 let handle = client.start(ask("silence"))
                 try await expectEcho("before", by: client)

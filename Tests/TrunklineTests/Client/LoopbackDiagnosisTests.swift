@@ -94,14 +94,14 @@ struct LoopbackDiagnosisTests {
             let reports = reports(of: client)
             try await expectEcho("a", by: client)
             await server.disconnectAll(reset: true)
-            while await client.statistics.connection.disconnects.isEmpty { await Task.yield() }
+            while await client.statistics.connection.disconnects.isEmpty { await moment() }
             // Reconnecting does not wait for it.
             try await expectEcho("b", by: client)
             await client.close()
             let all = await reports.value
             #expect(all.map(\.cause) == [.reset])
             #expect(all.allSatisfy { $0.isNetworkUp == nil })
-            while cancelled.withLock({ $0 }) == 0 { await Task.yield() }
+            while cancelled.withLock({ $0 }) == 0 { await moment() }
             #expect(await client.disconnects.first { _ in true } == nil)
         }
     }

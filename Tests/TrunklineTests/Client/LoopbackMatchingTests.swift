@@ -83,7 +83,7 @@ struct LoopbackMatchingTests {
         try await withLines(handler: { _ in .outOfOrder(window: 1000) }) { server, client in
             await server.pauseReading()
             let handles = (0..<20).map { client.start(Request(body: Bytes("\($0)"))) }
-            while !handles.allSatisfy({ $0.state == .written }) { await Task.yield() }
+            while !handles.allSatisfy({ $0.state == .written }) { await moment() }
             for index in stride(from: 0, to: 20, by: 3) { handles[index].cancel() }
             for index in stride(from: 0, to: 20, by: 3) {
                 let error = await failure(of: handles[index])
@@ -107,7 +107,7 @@ struct LoopbackMatchingTests {
         try await withLines { server, client in
             await server.stopAccepting()
             let handles = (0..<6).map { client.start(Request(body: Bytes("\($0)"))) }
-            while await client.statistics.pending < 6 { await Task.yield() }
+            while await client.statistics.pending < 6 { await moment() }
             for index in [0, 2, 5] { handles[index].cancel() }
             for index in [0, 2, 5] { #expect(await failure(of: handles[index])?.fate == .notSent) }
             try await server.resumeAccepting()
@@ -140,7 +140,7 @@ struct LoopbackMatchingTests {
                 // The second reply to one may come in time for the next: in order there is no telling them apart, so
                 // wait until it has come.
                 _ = try await client.send(Request(body: Bytes("\(number)")))
-                while await client.statistics.unknownResponses <= number { await Task.yield() }
+                while await client.statistics.unknownResponses <= number { await moment() }
             }
             #expect(await client.statistics.unknownResponses == 3)
         }
@@ -181,7 +181,7 @@ struct LoopbackMatchingTests {
                             let number = worker * 10 + round
                             let handle = client.start(Request(type: 16, body: Bytes("\(number)")))
                             if number % 20 == 0 {
-                                while handle.state == .queued { await Task.yield() }
+                                while handle.state == .queued { await moment() }
                                 handle.cancel()
                             }
                             do throws(ClientError) {
@@ -199,7 +199,7 @@ struct LoopbackMatchingTests {
             #expect(tally["crossed"] == nil)
             #expect(tally.values.reduce(0, +) == 4000)
             #expect(tally["success", default: 0] >= 3800)
-            while await client.statistics.heldSerials > 0 { await Task.yield() }
+            while await client.statistics.heldSerials > 0 { await moment() }
             #expect(await client.statistics.pending == 0)
             #expect(await server.totalConnections == 1)
         }

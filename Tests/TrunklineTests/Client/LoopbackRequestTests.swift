@@ -40,7 +40,7 @@ struct LoopbackRequestTests {
             }
             let handle = client.start(ask("started and cancelled"))
             let kept = client.start(ask("kept"))
-            while await client.statistics.pending < 3 { await Task.yield() }
+            while await client.statistics.pending < 3 { await moment() }
             sending.cancel()
             handle.cancel()
             for error in [await sending.value, await failure(of: handle)] {
@@ -108,7 +108,7 @@ struct LoopbackRequestTests {
             let handles = (0..<5).map { client.start(ask($0)) }
             async let batch = client.send(all: [ask("x"), ask("y")])
             try await server.waitForRequests(4, within: patience)
-            while await client.statistics.pending < 7 { await Task.yield() }
+            while await client.statistics.pending < 7 { await moment() }
             client.cancelAll()
             var fates: [ClientError.Fate?] = []
             for handle in handles { fates.append(await failure(of: handle)?.fate) }
@@ -129,11 +129,11 @@ struct LoopbackRequestTests {
         try await withServerAndClient(handler: { _ in .outOfOrder(window: 100) }) { server, client in
             await server.stopAccepting()
             let handle = client.start(ask("a"))
-            while await client.statistics.pending == 0 { await Task.yield() }
+            while await client.statistics.pending == 0 { await moment() }
             #expect(handle.state == .queued)
             try await server.resumeAccepting()
             let request = try await server.waitForRequest(within: patience)
-            while handle.state == .queued { await Task.yield() }
+            while handle.state == .queued { await moment() }
             #expect(handle.state == .written)
             #expect(handle.serial == request.serial)
             // Awaited by several tasks, each gets the reply.
@@ -191,7 +191,7 @@ struct LoopbackRequestTests {
         try await withServerAndClient(handler: handler) { server, client in
             let batch = Task { await client.send(all: [ask("answered"), ask("silence"), ask("silence")]) }
             try await server.wait(within: patience) { $0.requestCount == 3 && $0.replyCount == 1 }
-            while await client.statistics.responses == 0 { await Task.yield() }
+            while await client.statistics.responses == 0 { await moment() }
             batch.cancel()
             let results = await batch.value
             #expect(try results[0].get().body == "answered")

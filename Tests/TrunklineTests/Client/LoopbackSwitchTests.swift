@@ -84,7 +84,7 @@ extension HeavyTests {
         func switchingAgainAndAgainLosesNothing(_ mechanism: Mechanism) async throws {
             let outcome = try await withCrowd(by: mechanism, policy: .never) { client, servers, ledger in
                 for round in 1...Self.rounds * 10 {
-                    while await client.leftLinkCount > 6 { await Task.yield() }
+                    while await client.leftLinkCount > 6 { await moment() }
                     try await client.switchEndpoint(to: servers[round % 2].endpoint)
                     for _ in 0..<round % 7 * 10 { await Task.yield() }
                 }

@@ -164,7 +164,7 @@ extension HeavyTests {
                     #expect(cancelled <= 500)
                 }
                 // Every request was answered, late or in time: no serial is left in quarantine.
-                while await client.statistics.heldSerials > 0 { await Task.yield() }
+                while await client.statistics.heldSerials > 0 { await moment() }
                 #expect(await client.statistics.pending == 0)
                 #expect(await client.statistics.unknownResponses == 0)
                 #expect(await server.totalConnections == 1)

@@ -52,7 +52,7 @@ struct LoopbackExchangeTests {
         let (notes, gate) = (Notes(), Notes())
         let handler: LoopbackServer.Handler = { _ in
             .perform { exchange in
-                while gate.all.isEmpty { await Task.yield() }
+                while gate.all.isEmpty { await moment() }
                 var (size, isOver) = (0, false)
                 while !isOver, let frame = try await exchange.next() {
                     size += frame.body.count
@@ -70,7 +70,7 @@ struct LoopbackExchangeTests {
                 }
             }()
             // The body holds 1 MiB, what was read at once a little more, and then the kernels are full.
-            while await !server.hasCrowdedLinks { await Task.yield() }
+            while await !server.hasCrowdedLinks { await moment() }
             #expect(notes.all.count < 1600)
             #expect(await server.heldCount <= 256)
             gate.add("")
@@ -114,7 +114,7 @@ struct LoopbackExchangeTests {
         }
         try await withServerAndClient(by: mechanism, handler: handler) { server, client in
             let stream = client.stream(whole(""))
-            while await !client.connection.isPaused { await Task.yield() }
+            while await !client.connection.isPaused { await moment() }
             #expect(await server.unsentCount <= 65_548)
             #expect(notes.all.count < 1600)
             var size = 0

@@ -24,7 +24,7 @@ struct LoopbackStreamTests {
                 (count, bytes) = (count + 1, bytes + frame.body.count)
                 // A reader that is slower than the server: reading pauses until it has caught up.
                 if count == 1 {
-                    while await !client.connection.isPaused { await Task.yield() }
+                    while await !client.connection.isPaused { await moment() }
                 }
                 if count % 16 == 0 { mostHeld = max(mostHeld, await client.statistics.parts - count) }
             }

@@ -197,7 +197,7 @@ struct ClientTests {
             await server.disconnectAll()
             for await state in client.states where !state.isReady { break }
             async let reply = client.send(Request(type: 0x410, body: "patient"))
-            while await client.statistics.pending == 0 { await Task.yield() }
+            while await client.statistics.pending == 0 { await moment() }
             try await server.resumeAccepting()
             #expect(try await reply.body == "patient")
         }
