@@ -65,6 +65,44 @@ struct JSONRequestTests {
         }
     }
 
+    @Test func anErrorTellsOfALongReplyInOneLine() throws {
+        let text = #"{"lines":[{"number":1},{"number":"\n\#(String(repeating: "a", count: 1000))"}]}"#
+        let error = try #require(
+            throws: JSONDecodingError.self,
+            performing: { try JSONRequest<Question, Answer>.decode(Frame(.response, body: Bytes(text))) }
+        )
+        #expect(error.excerpt == Bytes(text.utf8.prefix(256)) && error.length == text.utf8.count)
+        let description = error.description
+        #expect(description.hasPrefix("lines.1.number: ") && !description.contains("\n"))
+        #expect(description.contains(error.reason) && description.contains("; \(text.utf8.count) bytes, beginning "))
+        #expect(description.hasSuffix("aaa\"") && description.utf8.count < 600)
+    }
+
+    @Test func aTextThatIsNoneIsTheWholeOfIt() throws {
+        let error = try #require(
+            throws: JSONDecodingError.self,
+            performing: { try JSONRequest<Question, Answer>.decode(Frame(.response, body: "tea")) }
+        )
+        #expect(
+            error.description.hasPrefix("the text: ") && error.description.hasSuffix("; 3 bytes, beginning \"tea\"")
+        )
+    }
+
+    @Test func allKeysArrive() async throws {
+        struct Person: Codable, Sendable, Equatable {
+            var name: String
+            var age: Int
+            var tags: [String: Bool]
+        }
+        let ada = Person(name: "ada", age: 36, tags: ["a": true, "b": false])
+        try await with({ frame in
+            (try? JSONDecoder().decode(Person.self, from: Data(frame.body))) == ada ? .echo : .close
+        }) { client in
+            let echoed = try await client.send(JSONRequest(ada, replyingWith: Person.self))
+            #expect(echoed == ada)
+        }
+    }
+
     @Test func whatCannotBeEncodedIsNotSent() async throws {
         try await with({ _ in .echo }) { client in
             let failure: ClientError?
