@@ -74,9 +74,9 @@ extension HTTPTunnel {
         } catch is PieceFailure {
             // With the exchange: there is an answer, or the link is lost. How far the request came is the reader's to say, for this
             // piece may be unsent and those before it not.
-        } catch  where !Task.isCancelled {
-            return .failed(URLError(sourceFailure: error))
-        } catch {}
+        } catch {
+            return Task.isCancelled ? .over : .failed(URLError(sourceFailure: error))
+        }
         return .over
     }
 }

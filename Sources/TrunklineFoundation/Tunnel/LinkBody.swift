@@ -11,9 +11,13 @@ final class LinkBody: Sendable {
         /// How it ended; `nil` while more comes.
         var end: Result<Void, URLError>?
         var count = 0
+        /// Those who wait for a frame, or have one that is not counted yet.
+        var readers = 1
+        /// The last frame has come. With the last reader it is known whether the body is whole.
+        var hasLast = false
         /// What has been taken and the gateway has not been told of.
         var owed = 0
-        /// Readers that came too late for the last frame, whose reader is about to say how it ends.
+        /// Readers that came too late for the last frame, while others still count.
         var waiters: [Suspension<Void>] = []
     }
 
@@ -43,8 +47,9 @@ final class LinkBody: Sendable {
             if end == nil { await acknowledge(first.count) }
             return first
         }
-        while state.withLock({ $0.end == nil }) {
+        while begin() {
             guard let frame = try await frame() else {
+                try count(Data(), isLast: false)
                 await untilEnd()
                 break
             }
@@ -62,6 +67,15 @@ final class LinkBody: Sendable {
         return nil
     }
 
+    /// Joins the readers, unless the body is at its end.
+    private func begin() -> Bool {
+        state.withLock { state in
+            guard state.end == nil else { return false }
+            state.readers += 1
+            return true
+        }
+    }
+
     private func frame() async throws(URLError) -> Frame? {
         do {
             var iterator = frames.makeAsyncIterator()
@@ -77,23 +91,26 @@ final class LinkBody: Sendable {
         }
     }
 
-    /// Checks that the frames and `Content-Length` speak of one body.
+    /// Counts what a reader has got, and checks that the frames and `Content-Length` speak of one body. Readers may get here in
+    /// another order than that of their frames.
     private func count(_ data: Data, isLast: Bool) throws(URLError) {
-        let count = state.withLock { state in
+        let (count, isWhole) = state.withLock { state in
             state.count += data.count
-            return state.count
+            state.readers -= 1
+            state.hasLast = state.hasLast || isLast
+            return (state.count, state.hasLast && state.readers == 0)
         }
         if let length, count > length {
             let error = URLError(.badServerResponse, reason: "more content than the response's Content-Length")
             give(up: error)
             throw error
         }
-        if let length, isLast, count < length {
+        if let length, isWhole, count < length {
             let error = URLError(.networkConnectionLost, reason: "\(count) of \(length) bytes came")
             give(up: error)
             throw error
         }
-        if isLast { finish(.success(())) }
+        if isWhole { finish(.success(())) }
     }
 
     // MARK: The end
@@ -116,7 +133,7 @@ final class LinkBody: Sendable {
         for waiter in waiters { waiter.resume() }
     }
 
-    /// Returns when it is known how the body ends. The stream is at its end then, so this is soon.
+    /// Returns when it is known how the body ends. The stream is at its end, so nobody has to wait for a frame: this is soon.
     private func untilEnd() async {
         await withSuspension { (waiter: Suspension<Void>) in
             let isKnown = state.withLock { state in

@@ -47,8 +47,8 @@ struct TunnelLoading: @unchecked Sendable {
             guard owner.keep(answer, of: attempt) else { return }
             // One without a task was made by hand.
             guard let task = owner.task else { return owner.startLoading() }
-            // It waits for that queue, which no task of the cooperative pool may do.
-            DispatchQueue.global().async { task.resume() }
+            // It waits for that queue, which no task of the cooperative pool may do. One that is suspended will be resumed.
+            DispatchQueue.global().async { if task.state == .running { task.resume() } }
         }
     #else
         func run(_ request: URLRequest, through tunnel: HTTPTunnel) async {

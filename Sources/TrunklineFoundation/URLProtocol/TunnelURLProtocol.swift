@@ -18,8 +18,7 @@ import TrunklineIO
 /// ```
 ///
 /// Differences from the tunnel's own calls, all of them `URLProtocol`'s: redirects are followed by the tunnel, so the
-/// session's delegate is not asked about them, and what a redirect sets as a cookie only `options.cookieStorage` learns of. A task
-/// that is suspended is given up, and begins anew when it is resumed.
+/// session's delegate is not asked about them, and what a redirect sets as a cookie only `options.cookieStorage` learns of.
 ///
 /// On Linux
 ///
@@ -29,7 +28,8 @@ import TrunklineIO
 /// - the body of an answer is handed over in one piece when it is whole, because a session would keep the last one alone for a
 ///   completion handler. For bodies that do not fit into memory use `HTTPTunnel.bytes` or `download`;
 /// - a session writes the cookies of its storage into every request, and keeps none that come. With `options.cookieStorage`
-///   they are replaced by those of that storage, and so is a `Cookie` field of your own.
+///   they are replaced by those of that storage, and so is a `Cookie` field of your own;
+/// - a task that is suspended goes on, and its answer waits until it is resumed: to begin anew could carry it out twice.
 public final class TunnelURLProtocol: URLProtocol {
     /// Which requests a tunnel takes; ends with `unregister()`, and not by being let go.
     public struct Registration: Sendable {
@@ -92,8 +92,10 @@ public final class TunnelURLProtocol: URLProtocol {
 
     /// Asks the tunnel.
     public override func startLoading() {
-        // A task that was cancelled or suspended meanwhile hears of that next.
-        if let task, task.state != .running { return }
+        #if canImport(FoundationNetworking)
+            // A task that was cancelled meanwhile hears of that next; one that was suspended is resumed some time.
+            if let task, task.state != .running { return }
+        #endif
         let (answer, attempt) = state.withLock { state -> (TunnelAnswer?, Int?) in
             switch state.stage {
             case .idle:
@@ -126,6 +128,10 @@ public final class TunnelURLProtocol: URLProtocol {
 
     /// Gives the request up, unless its answer is there.
     public override func stopLoading() {
+        #if canImport(FoundationNetworking)
+            // It is suspended, and perhaps resumed already.
+            if let task, task.state == .running || task.state == .suspended { return }
+        #endif
         let task = state.withLock { state -> Task<Void, Never>? in
             guard case .loading = state.stage else { return nil }
             state.stage = .idle

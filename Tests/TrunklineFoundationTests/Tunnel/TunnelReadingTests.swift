@@ -14,10 +14,14 @@ struct TunnelReadingTests {
     /// Whoever came too late for the last piece was told that the connection is lost.
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
     func severalReadersShareABody(policy: HTTPTunnel.Policy) async throws {
-        let content = pattern(40_000)
-        try await Tunnelled.with({ _ in .parts([Bytes(content)], then: .reply("")) }, policy: policy) { setup in
-            for _ in 0..<30 {
-                let (body, _) = try await setup.tunnel.bytes(for: setup.request("/"))
+        let content = pattern(400_000)
+        let handler: @Sendable (HTTP1Request) -> Reaction = {
+            $0.target == "/parts" ? .parts([Bytes(content)], then: .reply("")) : .reply(Bytes(content))
+        }
+        try await Tunnelled.with(handler, policy: policy) { setup in
+            for round in 0..<60 {
+                let path = round.isMultiple(of: 2) ? "/parts" : "/whole"
+                let (body, _) = try await setup.tunnel.bytes(for: setup.request(path))
                 let count = try await withThrowingTaskGroup(of: Int.self) { group in
                     for _ in 0..<4 {
                         group.addTask { try await body.reduce(0) { $0 + $1.count } }

@@ -136,6 +136,11 @@ struct TunnelURLProtocolTests {
                 await withTaskGroup(of: End.self) { group in
                     let task = ask(setup.request("/", "POST"), session, in: &group)
                     for _ in 0..<3 { task.resume() }
+                    try? await setup.origin.server.waitForRequests(1, within: patience)
+                    for _ in 0..<3 {
+                        task.suspend()
+                        task.resume()
+                    }
                     gate.continuation.yield()
                     guard case .answered(let data)? = await group.next() else {
                         Issue.record("no answer")
