@@ -7,6 +7,9 @@ import TrunklineTesting
     import FoundationNetworking
 #endif
 
+/// How long a test waits for what must happen: never used up, also on a machine that has much else to do.
+let patience = Duration.seconds(60)
+
 /// A server of HTTP/1.1 on a port of this machine, to be asked by a URLSession.
 struct Origin {
     let server: LoopbackServer

@@ -19,8 +19,9 @@ extension HTTPTunnel {
         /// Gives the request up when nobody can read the body any more.
         final class Storage: Sendable {
             private let source: Source
+            private let url: URL
 
-            init(_ source: Source) { self.source = source }
+            init(_ source: Source, _ url: URL) { (self.source, self.url) = (source, url) }
 
             deinit { cancel() }
 
@@ -32,16 +33,20 @@ extension HTTPTunnel {
             }
 
             func next() async throws(URLError) -> Data? {
-                switch source {
-                case .link(let body): try await body.next()
-                case .origin(let transfer): try await transfer.next()
+                do throws(URLError) {
+                    return switch source {
+                    case .link(let body): try await body.next()
+                    case .origin(let transfer): try await transfer.next()
+                    }
+                } catch {
+                    throw error.failing(at: url)
                 }
             }
         }
 
         let storage: Storage
 
-        init(_ source: Source) { storage = Storage(source) }
+        init(_ source: Source, of url: URL) { storage = Storage(source, url) }
 
         /// Gives the request up at once. Without effect after the end.
         public func cancel() { storage.cancel() }

@@ -3,29 +3,6 @@ import Trunkline
 import TrunklineCore
 import TrunklineIO
 
-/// Why a request was not answered over the link.
-struct LinkFailure: Error {
-    let error: URLError
-    /// Whether the origin has not seen the request: it may go another way.
-    let isUnsent: Bool
-    /// Whether another way may be tried by those who may be carried out twice.
-    let isOfLink: Bool
-
-    init(_ error: ClientError) {
-        self.error = URLError(error)
-        isUnsent = error.fate == .notSent
-        isOfLink = error.code != .cancelled && error.code != .timedOut
-    }
-
-    init(_ error: URLError, isUnsent: Bool = false, isOfLink: Bool = false) {
-        (self.error, self.isUnsent, self.isOfLink) = (error, isUnsent, isOfLink)
-    }
-
-    init(any error: any Error) {
-        if let error = error as? ClientError { self.init(error) } else { self.init(URLError(sourceFailure: error)) }
-    }
-}
-
 /// One way: over the link.
 extension HTTPTunnel {
     /// Sends `request` to the gateway and returns when the head of the response is there.
@@ -35,18 +12,13 @@ extension HTTPTunnel {
             let isWhole = (request.body.count ?? .max) <= TunnelWire.pieceSize
             let frames = try await open(request, head, isWhole, waits)
             let first: Frame?
-            do {
-                if isWhole {
-                    var iterator = frames.makeAsyncIterator()
-                    first = try await iterator.next()
-                } else {
-                    first = try await upload(request, in: frames)
-                }
+            do throws(LinkFailure) {
+                first = try await (isWhole ? Self.first(of: frames) : upload(request, in: frames)).get()
             } catch {
                 frames.cancel()
-                return .failure(LinkFailure(any: error))
+                return .failure(error)
             }
-            guard let first else { return .failure(LinkFailure(URLError(.networkConnectionLost), isOfLink: true)) }
+            guard let first else { return .failure(LinkFailure(URLError(.networkConnectionLost), .ifIdempotent)) }
             return try answer(first, to: request, frames, timeout: isWhole ? nil : request.timeout)
         } catch {
             return .failure(LinkFailure(error))
@@ -77,53 +49,17 @@ extension HTTPTunnel {
             message,
             isPart: !isWhole,
             partTimeout: isWhole ? request.timeout : .seconds(365 * 86400),
-            retry: waits ? nil : .never,
+            // A client may repeat its requests by default: not those that must not be carried out twice.
+            retry: !waits ? .never : request.isIdempotent ? nil : .ifUnsent,
             waitsForReady: waits,
             buffering: buffering
         )
     }
 
-    private enum UploadStep: Sendable {
-        case head(Frame?)
-        case sent
-        case expired
-    }
-
-    /// Sends the body in pieces and returns the first frame of the reply. One that comes before the last piece is sent is a
-    /// refusal: the rest is not sent.
-    private func upload(_ request: TunnelRequest, in frames: ReplyStream) async throws -> Frame? {
-        let timeout = request.timeout
-        return try await withThrowingTaskGroup(of: UploadStep.self) { group in
-            defer { group.cancelAll() }
-            group.addTask {
-                var iterator = frames.makeAsyncIterator()
-                return .head(try await iterator.next())
-            }
-            group.addTask {
-                do {
-                    // A body that can be read once is not begun before its request is on a link.
-                    try await withTimeout(timeout) { try await frames.post(TunnelWire.window(0)) }
-                    try await request.body.forEachPiece { piece in
-                        try await withTimeout(timeout) {
-                            try await frames.post(Request(body: Bytes(piece)), isPart: true)
-                        }
-                    }
-                    try await frames.post(Request(type: TunnelWire.messageType))
-                } catch let error as ClientError where error.code == .closed {}  // there is an answer
-                return .sent
-            }
-            while let step = try await group.next() {
-                switch step {
-                case .head(let frame): return frame
-                case .sent:
-                    group.addTask {
-                        try await Task.sleep(for: timeout)
-                        return .expired
-                    }
-                case .expired: throw URLError(.timedOut)
-                }
-            }
-            return nil
+    private static func first(of frames: ReplyStream) async -> Result<Frame?, LinkFailure> {
+        var iterator = frames.makeAsyncIterator()
+        do throws(ClientError) { return .success(try await iterator.next()) } catch {
+            return .failure(LinkFailure(error))
         }
     }
 
@@ -151,9 +87,9 @@ extension HTTPTunnel {
             window: options.window,
             timeout: timeout
         )
-        let reply = TunnelReply(response: response, body: Body(.link(body)))
+        let reply = TunnelReply(response: response, body: Body(.link(body), of: request.url))
         guard let verdict = response.verdict, let code = verdict.code else { return .success(reply) }
         let error = URLError(code, reason: "the gateway could not reach the origin")
-        return .failure(LinkFailure(error, isUnsent: verdict.isUnperformed))
+        return .failure(LinkFailure(error, Fallback(after: verdict)))
     }
 }

@@ -13,15 +13,21 @@ extension HTTPTunnel {
     private static let maximumRedirects = 20
 
     func run(_ request: URLRequest, _ body: TunnelBody, _ policy: Policy?) async throws(URLError) -> TunnelReply {
-        var current = try TunnelRequest(request, body, adding: options.httpAdditionalHeaders)
-        for _ in 0...Self.maximumRedirects {
-            let reply = try await perform(withCookies(current), policy ?? options.policy)
-            keepCookies(of: reply.response, current)
-            guard let next = try current.redirected(by: reply.response) else { return reply }
-            reply.body.cancel()
-            current = next
+        var url = request.url
+        do throws(URLError) {
+            var current = try TunnelRequest(request, body, adding: options.httpAdditionalHeaders)
+            for _ in 0...Self.maximumRedirects {
+                url = current.url
+                let reply = try await perform(withCookies(current), policy ?? options.policy)
+                keepCookies(of: reply.response, current)
+                guard let next = try current.redirected(by: reply.response) else { return reply }
+                reply.body.cancel()
+                current = next
+            }
+            throw URLError(.httpTooManyRedirects)
+        } catch {
+            throw error.failing(at: url)
         }
-        throw URLError(.httpTooManyRedirects)
     }
 
     private func withCookies(_ request: TunnelRequest) -> TunnelRequest {
@@ -65,9 +71,9 @@ extension HTTPTunnel {
     private func directly(_ request: TunnelRequest) async -> Result<TunnelReply, URLError> {
         do throws(URLError) {
             let prepared = try request.direct()
-            let body = try await request.body.originBody(limit: options.maximumUploadSpool)
+            let body = try await request.body.originBody(limit: options.maximumUploadSpool, timeout: request.timeout)
             let transfer = origins.begin(prepared, body: body, timeout: request.timeout)
-            let kept = Body(.origin(transfer))
+            let kept = Body(.origin(transfer), of: request.url)
             let response = try await transfer.response
             guard let response = TunnelResponse(response, from: request.url) else {
                 throw URLError(.badServerResponse)
@@ -81,20 +87,11 @@ extension HTTPTunnel {
     /// For what must not be carried out twice.
     private func once(_ request: TunnelRequest) async throws(URLError) -> TunnelReply {
         let result = await overLink(request, waits: false)
-        guard mayGoDirectly(result), request.body.isRepeatable, !Task.isCancelled else {
+        guard Fallback(after: result) == .always, request.body.isRepeatable, !Task.isCancelled else {
             return try Self.unwrapped(result)
         }
         counters.withLock { $0.fallbacks += 1 }
         return try await directly(request).get()
-    }
-
-    /// Whether nothing of a request has reached the origin.
-    private func mayGoDirectly(_ result: Result<TunnelReply, LinkFailure>) -> Bool {
-        switch result {
-        case .success(let reply): reply.response.verdict?.isUnperformed ?? false
-        case .failure(let failure):
-            failure.isUnsent && failure.error.code != .cancelled && failure.error.code != .timedOut
-        }
     }
 
     // MARK: Both ways
@@ -137,14 +134,13 @@ extension HTTPTunnel {
         while let event = await group.next() {
             switch event {
             case .link(let result):
-                let isRefusal = mayGoDirectly(result)
+                let fallback = Fallback(after: result)
                 let plain = result.mapError(\.error)
-                if case .success = result, !isRefusal { return plain }
+                if case .success = plain, fallback == .none { return plain }
                 linkResult = plain
                 if isDirectUnderWay { continue }
-                if let directError { return .failure(directError) }
-                let mayFail = if case .failure(let failure) = result { failure.isOfLink } else { false }
-                guard !Task.isCancelled, isRefusal || mayFail && withdraw() else { return plain }
+                if let directError { return Self.last(plain, directError) }
+                guard !Task.isCancelled, fallback != .none else { return plain }
                 counters.withLock { $0.fallbacks += 1 }
                 isDirectUnderWay = true
                 group.addTask { .direct(await self.directly(request)) }
@@ -159,16 +155,21 @@ extension HTTPTunnel {
             case .direct(.failure(let error)):
                 isDirectUnderWay = false
                 directError = error
-                guard let linkResult else { continue }
-                // The gateway's own words say more than that nothing could be reached.
-                if case .success = linkResult { return linkResult }
-                return .failure(error)
+                if let linkResult { return Self.last(linkResult, error) }
             }
         }
         return linkResult ?? .failure(URLError(.cancelled))
     }
 
-    /// Takes one from the budget, or counts that there was none.
+    /// When both ways have failed: the gateway's own words say more than that nothing could be reached.
+    private static func last(
+        _ link: Result<TunnelReply, URLError>,
+        _ direct: URLError
+    ) -> Result<TunnelReply, URLError> {
+        if case .success = link { link } else { .failure(direct) }
+    }
+
+    /// Takes a hedge from the budget, or counts that there was none.
     private func withdraw() -> Bool {
         guard let budget else { return true }
         let now = Instant(nanoseconds: Int64(clamping: DispatchTime.now().uptimeNanoseconds))

@@ -38,6 +38,10 @@ public final class HTTPTunnel: Sendable {
         /// is no link, when the link fails, and also when the link has not answered for `hedgeAfter`; the first answer wins
         /// and the other is cancelled. One that may not, and one whose body can be read only once, goes directly only when
         /// nothing of it was sent or the gateway has not passed it on.
+        ///
+        /// What a hedge has overtaken may still be carried out later: a PUT or DELETE whose place is taken by the next one
+        /// meanwhile may undo that. Ask with `.linkOnly` or `.directOnly` where this matters, or have the origin check
+        /// (`If-Match`).
         case preferLink(hedgeAfter: Duration)
         /// Past the link.
         case directOnly
@@ -47,8 +51,8 @@ public final class HTTPTunnel: Sendable {
     public struct Options: Sendable {
         /// Which way requests go, for calls that do not say otherwise. Default `.preferLink`, with a hedge after 500 ms.
         public var policy = Policy.preferLink(hedgeAfter: .milliseconds(500))
-        /// What hedges draw on, and requests that may have been carried out over a link that failed; `nil` for no limit.
-        /// Default: a tenth of all requests, 1 per second, at most 100 saved up and 10 to begin with.
+        /// What hedges draw on; `nil` for no limit. Default: a tenth of all requests, 1 per second, at most 100 saved up and 10
+        /// to begin with. A fallback draws on nothing: it takes the place of a request whose link is gone, once.
         public var hedgeBudget: RetryBudget? = {
             var budget = RetryBudget()
             (budget.share, budget.perSecond, budget.maximumSaved, budget.initial) = (0.1, 1, 100, 10)
@@ -85,7 +89,7 @@ public final class HTTPTunnel: Sendable {
         public var hedgesWon = 0
         /// Sent directly because the link was not there, or failed.
         public var fallbacks = 0
-        /// Not sent directly because the budget was spent.
+        /// Hedges that were left out because the budget was spent.
         public var refusedByBudget = 0
     }
 
@@ -145,7 +149,9 @@ public final class HTTPTunnel: Sendable {
     /// The answer to `request` with a body that is made as it is sent. It is read once, so the request is not sent again
     /// once that has begun: not by a fallback, and not by a redirect, which fails with `requestBodyStreamExhausted`.
     ///
-    /// An error that `pieces` throws ends the request with `requestBodyStreamExhausted`, with it as the underlying error.
+    /// An error that `pieces` throws ends the request with `requestBodyStreamExhausted`, with it as the underlying error; a
+    /// `URLError` as it is. When no piece comes within `timeoutInterval`, it is `timedOut`. `pieces` must heed cancellation: the
+    /// call returns when it has ended.
     public func upload<Pieces: AsyncSequence & Sendable>(
         for request: URLRequest,
         from pieces: Pieces,

@@ -18,10 +18,18 @@ import TrunklineIO
 /// ```
 ///
 /// Differences from the tunnel's own calls, all of them `URLProtocol`'s: redirects are followed by the tunnel, so the
-/// session's delegate is not asked about them; cookies are those of the tunnel's options, and not the session's. On Linux a
-/// protocol does not see the body of an upload task, so these are left to the session; and the body of an answer is handed over
-/// in one piece when it is whole, because a session would keep the last one alone for a completion handler. For bodies that
-/// do not fit into memory use `HTTPTunnel.bytes` or `download`.
+/// session's delegate is not asked about them, and what a redirect sets as a cookie only `options.cookieStorage` learns of.
+///
+/// On Linux
+///
+/// - a protocol is not told that a task uploads or downloads when it is asked whether it takes it, sees no body of an upload
+///   task, and has no place for the file of a download task: both fail with `unsupportedURL`. Use data tasks with an
+///   `httpBody` or `httpBodyStream`, the tunnel's own `upload` and `download`, or a session without this protocol;
+/// - the body of an answer is handed over in one piece when it is whole, because a session would keep the last one alone for a
+///   completion handler. For bodies that do not fit into memory use `HTTPTunnel.bytes` or `download`;
+/// - a session writes the cookies of its storage into every request, and keeps none that come. With `options.cookieStorage`
+///   they are replaced by those of that storage, and so is a `Cookie` field of your own;
+/// - a task that is suspended goes on, and its answer waits until it is resumed: to begin anew could carry it out twice.
 public final class TunnelURLProtocol: URLProtocol {
     /// Which requests a tunnel takes; ends with `unregister()`, and not by being let go.
     public struct Registration: Sendable {
@@ -62,39 +70,83 @@ public final class TunnelURLProtocol: URLProtocol {
     /// Whether a tunnel takes it.
     public override class func canInit(with request: URLRequest) -> Bool { tunnel(for: request) != nil }
 
-    /// Whether a tunnel takes its request.
-    public override class func canInit(with task: URLSessionTask) -> Bool {
-        #if canImport(FoundationNetworking)
-            if task is URLSessionUploadTask { return false }
-        #endif
-        return task.currentRequest.map { canInit(with: $0) } ?? false
-    }
-
     /// The request as it is.
     public override class func canonicalRequest(for request: URLRequest) -> URLRequest { request }
 
-    /// What asks, between `startLoading` and `stopLoading`.
-    private let loading = Lock<Task<Void, Never>?>(nil)
+    private enum Stage {
+        case idle
+        case loading
+        /// The answer is there, and is to be told on the session's queue.
+        case loaded(TunnelAnswer)
+        case told
+    }
+
+    private struct State {
+        var stage = Stage.idle
+        /// Counts the times it has begun: what an earlier time brings is late.
+        var attempt = 0
+        var task: Task<Void, Never>?
+    }
+
+    private let state = Lock(State())
 
     /// Asks the tunnel.
     public override func startLoading() {
-        guard let tunnel = Self.tunnel(for: request) else {
-            client?.urlProtocol(self, didFailWithError: URLError(.unsupportedURL))
-            return
+        #if canImport(FoundationNetworking)
+            // A task that was cancelled meanwhile hears of that next; one that was suspended is resumed some time.
+            if let task, task.state != .running { return }
+        #endif
+        let (answer, attempt) = state.withLock { state -> (TunnelAnswer?, Int?) in
+            switch state.stage {
+            case .idle:
+                state.attempt += 1
+                state.stage = .loading
+                return (nil, state.attempt)
+            case .loaded(let answer):
+                state.stage = .told
+                return (answer, nil)
+            case .loading, .told: return (nil, nil)
+            }
         }
-        let (request, answer) = (request, Answer(self))
+        if let answer { answer.tell(client, for: self) }
+        guard let attempt else { return }
+        guard let tunnel = Self.tunnel(for: request) else {
+            return TunnelAnswer.failure(URLError(.unsupportedURL)).tell(client, for: self)
+        }
+        #if canImport(FoundationNetworking)
+            if task is URLSessionUploadTask || task is URLSessionDownloadTask {
+                let reason =
+                    "a tunnel takes data tasks alone: it sees no body of an upload task and has no file for a download task"
+                return TunnelAnswer.failure(URLError(.unsupportedURL, reason: reason)).tell(client, for: self)
+            }
+        #endif
+        let (request, loading) = (request, TunnelLoading(owner: self, attempt: attempt))
         // Not structured: the session has no task of ours. It ends with the answer, or by `stopLoading`.
-        let task = Task { await answer.load(request, through: tunnel) }
-        loading.withLock { $0 = task }
+        let task = Task { await loading.run(request, through: tunnel) }
+        state.withLock { $0.task = task }
     }
 
-    /// Gives the request up.
+    /// Gives the request up, unless its answer is there.
     public override func stopLoading() {
-        let task = loading.withLock { loading in
-            defer { loading = nil }
-            return loading
+        #if canImport(FoundationNetworking)
+            // It is suspended, and perhaps resumed already.
+            if let task, task.state == .running || task.state == .suspended { return }
+        #endif
+        let task = state.withLock { state -> Task<Void, Never>? in
+            guard case .loading = state.stage else { return nil }
+            state.stage = .idle
+            return state.task.take()
         }
         task?.cancel()
+    }
+
+    /// Keeps the answer of an attempt that is still wanted, and returns whether it is.
+    func keep(_ answer: TunnelAnswer, of attempt: Int) -> Bool {
+        state.withLock { state in
+            guard case .loading = state.stage, state.attempt == attempt else { return false }
+            (state.stage, state.task) = (.loaded(answer), nil)
+            return true
+        }
     }
 }
 
@@ -104,33 +156,3 @@ private struct Registered: Sendable {
 }
 
 private let registered = Lock(Registered())
-
-/// Tells a session what came.
-///
-/// Sendable although a `URLProtocol` is not: of it only `client` is used, which is constant, and its callbacks may come
-/// from any thread, one after the other, which they do here.
-private struct Answer: @unchecked Sendable {
-    private let owner: URLProtocol
-
-    init(_ owner: URLProtocol) { self.owner = owner }
-
-    func load(_ request: URLRequest, through tunnel: HTTPTunnel) async {
-        guard let client = owner.client else { return }
-        do throws(URLError) {
-            let (body, response) = try await tunnel.bytes(for: request)
-            #if canImport(FoundationNetworking)
-                var whole = Data()
-                while let piece = try await body.storage.next() { whole += piece }
-                client.urlProtocol(owner, didReceive: response, cacheStoragePolicy: .notAllowed)
-                client.urlProtocol(owner, didLoad: whole)
-            #else
-                client.urlProtocol(owner, didReceive: response, cacheStoragePolicy: .notAllowed)
-                while let piece = try await body.storage.next() { client.urlProtocol(owner, didLoad: piece) }
-            #endif
-            client.urlProtocolDidFinishLoading(owner)
-        } catch {
-            // A session that has cancelled it knows.
-            if error.code != .cancelled || !Task.isCancelled { client.urlProtocol(owner, didFailWithError: error) }
-        }
-    }
-}

@@ -2,6 +2,7 @@ import Foundation
 import Testing
 import Trunkline
 import TrunklineFoundation
+import TrunklineIO
 import TrunklineTesting
 
 #if canImport(FoundationNetworking)
@@ -76,7 +77,7 @@ struct FallbackTests {
         try await Tunnelled.with({ _ in atOrigin }, policy: Self.always, atGateway: atGateway) { setup in
             let (data, response) = try await setup.tunnel.data(for: setup.request("/"))
             #expect(data == Data("tea".utf8) && response.route == .direct)
-            try await setup.server.waitForCancel()
+            try await setup.server.waitForCancel(within: patience)
             let statistics = setup.tunnel.statistics
             #expect(statistics.hedges == 1 && statistics.hedgesWon == 1 && statistics.fallbacks == 0)
         }
@@ -100,7 +101,7 @@ struct FallbackTests {
             let (_, response) = try await setup.tunnel.data(for: setup.request("/"))
             #expect(response.route == .link)
             // What was slower is cancelled at the origin.
-            try await setup.origin.server.wait { $0.connectionCount == 0 }
+            try await setup.origin.server.wait(within: patience) { $0.connectionCount == 0 }
             #expect(setup.tunnel.statistics.hedges == 1 && setup.tunnel.statistics.hedgesWon == 0)
         }
     }
@@ -152,19 +153,25 @@ struct FallbackTests {
     @Test func cancellingEndsBothWays() async throws {
         try await Tunnelled.with({ _ in .noReply }, policy: Self.always, atGateway: { _ in .noReply }) { setup in
             let asking = Task { () async throws -> Void in _ = try await setup.tunnel.data(for: setup.request("/")) }
-            try await setup.origin.server.waitForRequests(1)
-            try await setup.server.waitForRequests(1)
+            try await setup.origin.server.waitForRequests(1, within: patience)
+            try await setup.server.waitForRequests(1, within: patience)
             asking.cancel()
             let error = await urlError { try await asking.value }
             #expect(error?.code == .cancelled)
-            try await setup.server.waitForCancel()
-            try await setup.origin.server.wait { $0.connectionCount == 0 }
+            try await setup.server.waitForCancel(within: patience)
+            try await setup.origin.server.wait(within: patience) { $0.connectionCount == 0 }
         }
     }
 
     @Test func everyRequestIsAnsweredWhenTheLinkDies() async throws {
-        let options = HTTPTunnel.Options { $0.hedgeBudget = nil }
-        try await Tunnelled.with({ .reply(Bytes($0.target)) }, policy: Self.never, options: options) { setup in
+        // With the defaults: what replaces a request whose link is gone takes nothing from the budget. Some are certainly under
+        // way when the link dies.
+        let isDead = Lock(false)
+        let handler: @Sendable (HTTP1Request) -> Reaction = { request in
+            let number = Int(request.target.dropFirst()) ?? 1
+            return number.isMultiple(of: 2) && !isDead.withLock { $0 } ? .noReply : .reply(Bytes(request.target))
+        }
+        try await Tunnelled.with(handler, policy: Self.never) { setup in
             try await withThrowingTaskGroup(of: Bool.self) { group in
                 for number in 0..<200 {
                     group.addTask {
@@ -172,14 +179,37 @@ struct FallbackTests {
                         return data == Data("/\(number)".utf8)
                     }
                 }
-                try await setup.server.waitForRequests(20)
+                try await setup.server.waitForRequests(20, within: patience)
+                isDead.withLock { $0 = true }
                 await setup.server.disconnectAll(reset: true)
                 for try await isRight in group { #expect(isRight) }
             }
+            #expect(setup.tunnel.statistics.fallbacks > 0)
             try await setup.client.connect()
             let before = setup.tunnel.statistics.link
             for _ in 0..<20 { _ = try await setup.tunnel.data(for: setup.request("/")) }
             #expect(setup.tunnel.statistics.link == before + 20)
+        }
+    }
+
+    /// It depended on which of the two came first.
+    @Test func theGatewaysWordsCountWhenTheHedgeFailed() async throws {
+        // The gateway refuses when the origin has been asked directly, and has closed.
+        let asked = AsyncStream<Void>.makeStream()
+        let atGateway = Reaction.perform { exchange in
+            for await _ in asked.stream { break }
+            let refusal: Bytes = "HTTP/1.1 403 No\r\nTrunkline-Gateway: forbidden\r\n\r\n"
+            try await exchange.reply(Frame(.response, type: 0x403, body: refusal))
+        }
+        let handler: @Sendable (HTTP1Request) -> Reaction = { _ in
+            asked.continuation.yield()
+            return .close
+        }
+        try await Tunnelled.with(handler, policy: Self.always, atGateway: { _ in atGateway }) { setup in
+            for _ in 0..<10 {
+                let (_, response) = try await setup.tunnel.data(for: setup.request("/"))
+                #expect((response as? HTTPURLResponse)?.statusCode == 403 && response.route == .link)
+            }
         }
     }
 }

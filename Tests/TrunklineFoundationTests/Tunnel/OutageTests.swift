@@ -33,15 +33,14 @@ struct OutageTests {
             let number = Int(request.target.drop { !$0.isNumber }) ?? 0
             return number.isMultiple(of: 20) && !isDead.withLock { $0 } ? .noReply : .reply(Bytes(request.target))
         }
-        let options = HTTPTunnel.Options { $0.hedgeBudget = nil }
         let wide = HTTPGateway.Options { $0.maximumConcurrency = 1000 }
         let policy = HTTPTunnel.Policy.preferLink(hedgeAfter: .seconds(3600))
-        try await Tunnelled.with(handler, policy: policy, options: options, gateway: wide) { setup in
+        try await Tunnelled.with(handler, policy: policy, gateway: wide) { setup in
             var ends: [End] = []
             try await withThrowingTaskGroup(of: End.self) { group in
                 for number in 0..<Self.reads - Self.late { ask(number, setup, in: &group) }
                 // In the middle: some have their answers, and those that the origin leaves unanswered have none.
-                try await setup.server.waitForRequests(Self.reads / 2)
+                try await setup.server.waitForRequests(Self.reads / 2, within: patience)
                 while setup.tunnel.statistics.link < Self.reads / 5 { try await Task.sleep(for: .milliseconds(1)) }
                 isDead.withLock { $0 = true }
                 await setup.server.kill()

@@ -23,15 +23,19 @@ struct TunnelCancellationTests {
                 }
             }
             if path == "/upload" {
-                try await setup.server.waitForRequests(1)
+                try await setup.server.waitForRequests(1, within: patience)
             } else {
-                try await setup.origin.server.waitForRequests(1)
+                try await setup.origin.server.waitForRequests(1, within: patience)
             }
             asking.cancel()
             let error = await urlError { try await asking.value }
             #expect(error?.code == .cancelled)
-            try await setup.server.waitForCancel()
-            try await setup.origin.server.wait { $0.connectionCount == 0 }
+            try await setup.server.waitForCancel(within: patience)
+            // The gateway asks when it has all of the body.
+            let count = path == "/upload" ? 0 : 1
+            try await setup.origin.server.wait(within: patience) {
+                $0.connectionCount == 0 && $0.totalConnections == count
+            }
         }
     }
 
@@ -45,7 +49,7 @@ struct TunnelCancellationTests {
                     body.cancel()
                 }
             }
-            try await setup.origin.server.wait { $0.connectionCount == 0 && $0.totalConnections == 2 }
+            try await setup.origin.server.wait(within: patience) { $0.connectionCount == 0 && $0.totalConnections == 2 }
         }
     }
 
@@ -60,7 +64,7 @@ struct TunnelCancellationTests {
                 _ = try await setup.tunnel.upload(for: setup.request("/", "POST"), from: pieces)
             }
             #expect(error?.code == .requestBodyStreamExhausted && error?.userInfo[NSUnderlyingErrorKey] is Broken)
-            try await setup.server.waitForCancel()
+            try await setup.server.waitForCancel(within: patience)
             #expect(await setup.origin.server.journal.requestCount == 0)
         }
     }

@@ -15,32 +15,44 @@ struct TunnelInjectionTests {
         "a\r\nY: b", "a\nY: b", "a\rY: b", "a\u{0}b", "a\r\n\r\nGET /evil HTTP/1.1\r\n", "\u{7F}", "\u{1}",
     ]
 
-    @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly], ["value", "additional", "cookie"])
-    func fieldsCarryNoOthers(policy: HTTPTunnel.Policy, place: String) async throws {
+    @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
+    func fieldsCarryNoOthers(policy: HTTPTunnel.Policy) async throws {
         for text in Self.injections {
-            var options = HTTPTunnel.Options()
-            if place == "additional" { options.httpAdditionalHeaders = ["X": text] }
+            // Past the URLRequest, which may drop what it does not like.
+            let options = HTTPTunnel.Options { $0.httpAdditionalHeaders = ["X": text] }
             try await Tunnelled.with({ _ in .reply("tea") }, policy: policy, options: options) { setup in
-                var request = setup.request("/")
-                if place == "value" { request.setValue(text, forHTTPHeaderField: "X") }
-                if place == "cookie" { request.setValue("a=\(text)", forHTTPHeaderField: "Cookie") }
-                let error = await urlError { [request] in _ = try await setup.tunnel.data(for: request) }
-                // A URLRequest may have dropped the field; then there is nothing to refuse.
-                #expect(error == nil || error?.code == .badURL, "\(text.debugDescription)")
+                let error = await urlError { _ = try await setup.tunnel.data(for: setup.request("/")) }
+                #expect(error?.code == .badURL, "\(text.debugDescription)")
                 try await expectHarmless(setup)
             }
         }
     }
 
+    @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly], ["X", "Cookie"])
+    func aRequestsFieldsCarryNoOthers(policy: HTTPTunnel.Policy, name: String) async throws {
+        try await Tunnelled.with({ _ in .reply("tea") }, policy: policy) { setup in
+            for text in Self.injections {
+                let request = setup.request("/", "GET", [name: text])
+                // A URLRequest drops what has a line break or a NUL, at least on Linux: then there is nothing to refuse.
+                let isKept = request.value(forHTTPHeaderField: name) != nil
+                let error = await urlError { _ = try await setup.tunnel.data(for: request) }
+                #expect(error?.code == (isKept ? .badURL : nil), "\(text.debugDescription)")
+            }
+            try await expectHarmless(setup)
+        }
+    }
+
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
     func namesAndMethodsAreTokens(policy: HTTPTunnel.Policy) async throws {
-        try await Tunnelled.with({ _ in .reply("tea") }, policy: policy) { setup in
-            for text in ["X Y", "X:Y", "X\r\nY", "X\t", " X", "X\u{0}", "", "X\u{E9}"] {
-                let error = await urlError {
-                    _ = try await setup.tunnel.data(for: setup.request("/", "GET", [text: "a"]))
-                }
-                #expect(error == nil || error?.code == .badURL, "\(text.debugDescription)")
+        for text in ["X Y", "X:Y", "X\r\nY", "X\t", " X", "X\u{0}", "", "X\u{E9}"] {
+            let options = HTTPTunnel.Options { $0.httpAdditionalHeaders = [text: "a"] }
+            try await Tunnelled.with({ _ in .reply("tea") }, policy: policy, options: options) { setup in
+                let error = await urlError { _ = try await setup.tunnel.data(for: setup.request("/")) }
+                #expect(error?.code == .badURL, "\(text.debugDescription)")
+                try await expectHarmless(setup)
             }
+        }
+        try await Tunnelled.with({ _ in .reply("tea") }, policy: policy) { setup in
             for text in ["GET ", "G\rET", "GET\r\nY: b", "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET", "G\u{0}", "GÉT"] {
                 let error = await urlError { _ = try await setup.tunnel.data(for: setup.request("/", text)) }
                 #expect(error?.code == .badURL, "\(text.debugDescription)")
@@ -72,12 +84,16 @@ struct TunnelInjectionTests {
     // MARK: Responses
 
     @Test func locationsCarryNoFields() async throws {
-        let locations = ["/%0d%0aY: b", "//evil%0d%0aHost: x/", "file:///etc/passwd", "ftp://a/", "http:///"]
-        for location in locations {
+        let locations: [(String, URLError.Code?)] = [
+            ("/%0d%0aY: b", nil), ("//evil%0d%0aHost: x/", nil), ("file:///etc/passwd", .unsupportedURL),
+            ("ftp://a/", .unsupportedURL), ("http:///", .badURL),
+        ]
+        for (location, code) in locations {
             try await Tunnelled.with({ request in
                 request.target == "/" ? .response(302, ["Location": location]) : .reply("tea")
             }) { setup in
-                _ = await urlError { _ = try await setup.tunnel.data(for: setup.request("/")) }
+                let error = await urlError { _ = try await setup.tunnel.data(for: setup.request("/")) }
+                #expect(error?.code == code, "\(location)")
                 let received = try await setup.origin.server.journal.requests.map { try HTTP1Request($0) }
                 #expect(received.allSatisfy { $0.headers["Y"] == nil && !$0.target.contains(" ") })
             }

@@ -49,12 +49,29 @@ struct TunnelRedirectTests {
         }
     }
 
-    @Test func credentialsStayWithTheirOrigin() async throws {
-        try await Origin.with({ .reply(Bytes($0.headers["Authorization"] ?? "none")) }) { other in
+    @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
+    func credentialsStayWithTheirOrigin(policy: HTTPTunnel.Policy) async throws {
+        let said: @Sendable (HTTP1Request) -> Bytes = { request in
+            Bytes("\(request.headers["Authorization"] ?? "none"), \(request.headers["Cookie"] ?? "none")")
+        }
+        try await Origin.with({ .reply(said($0)) }) { other in
             let elsewhere = other.url("/").absoluteString
-            try await Tunnelled.with({ _ in .response(307, ["Location": elsewhere]) }, policy: .directOnly) { setup in
-                let (data, _) = try await setup.tunnel.data(for: setup.request("/", "GET", ["Authorization": "secret"]))
-                #expect(data == Data("none".utf8))
+            try await Tunnelled.with(
+                {
+                    switch $0.target {
+                    case "/away": .response(307, ["Location": elsewhere])
+                    case "/near": .response(307, ["Location": "/end"])
+                    default: .reply(said($0))
+                    }
+                },
+                policy: policy,
+                others: [other.url("/")]
+            ) { setup in
+                for (path, expected) in [("/away", "none, none"), ("/near", "secret, a=1")] {
+                    let request = setup.request(path, "GET", ["Authorization": "secret", "Cookie": "a=1"])
+                    let (data, _) = try await setup.tunnel.data(for: request)
+                    #expect(String(decoding: data, as: UTF8.self) == expected)
+                }
             }
         }
     }

@@ -34,26 +34,31 @@ struct Tunnelled {
 
     /// Begins all of them and ends them on every way out.
     ///
-    /// - Parameter atGateway: What the gateway's server does in place of the gateway; `nil` for what that does.
+    /// - Parameters:
+    ///   - others: Origins that the gateway may ask too.
+    ///   - atGateway: What the gateway's server does in place of the gateway; `nil` for what that does.
     nonisolated(nonsending) static func with(
         _ handler: @escaping @Sendable (HTTP1Request) -> Reaction,
         policy: HTTPTunnel.Policy = .linkOnly,
         options: HTTPTunnel.Options = HTTPTunnel.Options(),
         gateway gatewayOptions: HTTPGateway.Options = HTTPGateway.Options(),
+        client clientOptions: ClientOptions = patientOptions,
         allows: Bool = true,
+        others: [URL] = [],
         atGateway: (@Sendable (Frame) -> Reaction?)? = nil,
         _ body: nonisolated(nonsending) (Tunnelled) async throws -> Void
     ) async throws {
         var options = options
         options.policy = policy
         try await Origin.with(handler) { origin in
-            let allowed = allows ? [HTTPOrigin(origin.root), HTTPOrigin(of: nobody)].compactMap { $0 } : []
+            let urls = allows ? [origin.url("/"), nobody] + others : []
+            let allowed = urls.compactMap { HTTPOrigin(of: $0) }
             let gateway = HTTPGateway(allowing: allowed, options: gatewayOptions)
             try await withLoopbackServer(
                 speaking: .standard,
                 handler: { atGateway?($0) ?? gateway.reaction(to: $0) },
                 { server in
-                    try await withClient(to: server.endpoint, speaking: .standard, options: patientOptions) { client in
+                    try await withClient(to: server.endpoint, speaking: .standard, options: clientOptions) { client in
                         try await client.connect()
                         let tunnel = HTTPTunnel(client, options: options)
                         try await body(
