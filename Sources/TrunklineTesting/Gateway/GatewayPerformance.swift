@@ -119,8 +119,7 @@ final class GatewayPerformance: Sendable {
     private func answer(_ transfer: OriginTransfer, to request: GatewayRequest, _ window: SendWindow) async throws {
         let response: HTTPURLResponse
         do { response = try await transfer.response } catch {
-            if error.code == .cancelled { throw CancellationError() }
-            throw GatewayRefusal(.failed, "\(request.origin) failed: \(error.code)", error.code)
+            throw failure(error, of: transfer, for: request)
         }
         let hasContent = request.request.method != .head && ![204, 304].contains(response.statusCode)
         let (head, length) = try head(of: response, hasContent: hasContent)
@@ -164,6 +163,15 @@ final class GatewayPerformance: Sendable {
                 if rest.isEmpty, transfer.isAtEnd {
                     return try await end(Frame(.response, type: TunnelWire.messageType, body: piece), .answered)
                 }
+    private func failure(_ error: URLError, of transfer: OriginTransfer, for request: GatewayRequest) -> any Error {
+        // By whoever cancelled this task: it knows why, and says so.
+        if error.code == .cancelled { return CancellationError() }
+        // What may be carried out twice may be sent another way when in doubt.
+        let isDoubtful = error.code == .cannotConnectToHost && request.forwarded.isIdempotent
+        let reason = transfer.isUnsent || isDoubtful ? GatewayVerdict.Reason.unreachable : .failed
+        return GatewayRefusal(reason, "\(request.origin) failed: \(error.code)", error.code)
+    }
+
                 try await exchange.part(piece)
             }
         }
@@ -197,7 +205,7 @@ final class GatewayPerformance: Sendable {
     /// Says why there is no answer.
     func refuse(_ refusal: GatewayRefusal) async throws {
         let verdict = refusal.verdict
-        let outcome = verdict.reason == .failed ? Outcome.failed : .refused
+        let outcome = [.failed, .unreachable].contains(verdict.reason) ? Outcome.failed : .refused
         if hasBegun.withLock({ $0 }) {
             return try await end(TunnelWire.abort(verdict.code ?? .badServerResponse), outcome)
         }

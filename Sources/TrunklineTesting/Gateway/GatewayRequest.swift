@@ -70,7 +70,7 @@ struct GatewayRequest {
         if origin.isAddress { return }
         let addresses = await addresses()
         guard !addresses.isEmpty else {
-            throw GatewayRefusal(.failed, "\(origin.host) is not known", .cannotFindHost)
+            throw GatewayRefusal(.unreachable, "\(origin.host) is not known", .cannotFindHost)
         }
         guard addresses.allSatisfy(\.isPublic) else {
             throw GatewayRefusal(.forbidden, "\(origin.host) is on this machine or this network")

@@ -126,6 +126,35 @@ struct HTTPGatewayTests {
 
     @Test(arguments: [
         ["GET ORIGIN/ HTTP/1.1\r\nHost: HOST\r\n", "Trunkline-Window: 65536\r\n\r\n"],
+    /// One address of the name refused, and so its URLSession said that it could not connect. The client sent the request once
+    /// more, past the gateway.
+    @Test func aPostThatAnOriginMayHaveSeenIsNotSentAgain() async throws {
+        try await Origin.with({ _ in .close }) { origin in
+            let port = try #require(URL(string: origin.root)?.port)
+            let name = try #require(HTTPOrigin("http://localhost:\(port)", allowingPrivateAddresses: true))
+            let gateway = HTTPGateway(allowing: [name])
+            try await withLoopbackServer(speaking: .standard, handler: gateway.handler) { server in
+                try await withClient(to: server.endpoint, speaking: .standard, options: patientOptions) { client in
+                    try await client.connect()
+                    let tunnel = HTTPTunnel(
+                        client,
+                        options: HTTPTunnel.Options { $0.policy = .preferLink(hedgeAfter: .seconds(3600)) }
+                    )
+                    var request = URLRequest(url: try #require(URL(string: "http://localhost:\(port)/")))
+                    request.httpMethod = "POST"
+                    for body in [Data(), Data("tea".utf8)] {
+                        let error = await urlError { [request] in
+                            _ = try await tunnel.upload(for: request, from: body)
+                        }
+                        #expect(error != nil)
+                    }
+                    #expect(await origin.server.journal.requestCount == 2)
+                    #expect(tunnel.statistics.fallbacks == 0)
+                }
+            }
+        }
+    }
+
         ["", "GET ORIGIN/ HTTP/1.1\r\n\(fields)\r\n"],
         ["POST ORIGIN/ HTTP/1.1\r\n\(fields)Content-Length: 3\r\n\r\n", "te", "aa"],
         ["POST ORIGIN/ HTTP/1.1\r\n\(fields)Content-Length: 3\r\n\r\n", "te"],
