@@ -35,13 +35,24 @@ struct GatewayRequest {
         guard request.headers["Host"]?.lowercased() == authority.lowercased() else {
             throw GatewayRefusal(.malformed, "Host and target name two recipients (RFC 9112 §3.2)")
         }
-        guard request.method != .connect, request.method != .trace else {
-            throw GatewayRefusal(.malformed, "\(request.method) is not for gateways")
-        }
         guard let text = request.headers[TunnelWire.windowField], text.utf8.allSatisfy({ (0x30...0x39).contains($0) }),
             let window = Int(text), window >= TunnelWire.windows.lowerBound
         else { throw GatewayRefusal(.malformed, "a request without \(TunnelWire.windowField)") }
         self.window = min(window, TunnelWire.windows.upperBound)
+        // Methods have their letters as they are (RFC 9110 §9.1), but a URLRequest makes a CONNECT of connect.
+        guard !["CONNECT", "TRACE"].contains(request.method.name.uppercased()),
+            forwarded.httpMethod == request.method.name
+        else { throw GatewayRefusal(.malformed, "\(request.method) is not for gateways") }
+    }
+
+    /// Whether `piece` begins as a request of a tunnel does: a method, a blank, and a target in absolute form.
+    static func isBeginning(_ piece: Bytes) -> Bool {
+        let words = piece.prefix(64).split(separator: 0x20, maxSplits: 1, omittingEmptySubsequences: false)
+        guard words.count == 2, !words[0].isEmpty, words[0].allSatisfy({ (0x21...0x7E).contains($0) }) else {
+            return false
+        }
+        let target = String(decoding: words[1].prefix(8), as: UTF8.self).lowercased()
+        return target.hasPrefix("http://") || target == "https://"
     }
 
     /// The request for the origin.

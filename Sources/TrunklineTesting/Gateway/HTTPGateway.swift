@@ -81,12 +81,15 @@ public final class HTTPGateway: Sendable {
 
     /// What a server does about `frame`, for handlers that do other things as well: see `isMessage(_:)`.
     public func reaction(to frame: Frame) -> Reaction {
-        guard isMessage(frame) else { return .noReply }
+        guard frame.kind == .part || frame.type == TunnelWire.messageType else { return .noReply }
         return .perform { try await self.serve($0) }
     }
 
-    /// Whether `frame` is an HTTP message, or the first piece of one.
-    public func isMessage(_ frame: Frame) -> Bool { frame.kind == .part || frame.type == TunnelWire.messageType }
+    /// Whether `frame` is an HTTP message, or the first piece of one: pieces have no type of their own, so one that begins as a
+    /// request with an `http` URL does is taken for one.
+    public func isMessage(_ frame: Frame) -> Bool {
+        frame.kind == .part ? GatewayRequest.isBeginning(frame.body) : frame.type == TunnelWire.messageType
+    }
 
     // MARK: One request
 
