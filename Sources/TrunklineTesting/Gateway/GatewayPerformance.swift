@@ -130,12 +130,17 @@ final class GatewayPerformance: Sendable {
         // A short answer is one frame.
         if !hasContent || (length ?? .max) <= mayEndAtOnce {
             do {
-                while let piece = try await transfer.next() { first += piece }
-            } catch {
-                throw GatewayRefusal(.failed, "\(request.origin) failed: \(error.code)", error.code)
+                while let piece = try await transfer.next() {
+                    first += piece
+                    // With chunks the origin may send more than it says (RFC 9112 §6.3), and without end.
+                    guard first.count <= expected else { throw URLError(.badServerResponse) }
+                }
+            } catch let error as URLError {
+                throw failure(error, of: transfer, for: request)
             }
             begin()
             return try await end(
+            let expected = hasContent ? length ?? 0 : 0
                 Frame(.response, type: TunnelWire.messageType, body: Bytes(Array(head) + first)),
                 .answered
             )
@@ -152,17 +157,12 @@ final class GatewayPerformance: Sendable {
     /// Pieces of half a window at most: a client that has taken everything may owe us word of a little less than the other half.
     private func send(_ transfer: OriginTransfer, _ window: SendWindow, in size: Int) async throws {
         var count = 0
+            // By whoever cancelled this task: it knows why, and says so.
+            if error.code == .cancelled { throw CancellationError() }
         while let data = try await transfer.next() {
             count += data.count
             guard count <= gateway.options.maximumResponseBody else { throw URLError(.dataLengthExceedsMaximum) }
             var rest = data[...]
-            while !rest.isEmpty {
-                let piece = Bytes(rest.prefix(size))
-                rest = rest.dropFirst(piece.count)
-                try await window.take(TunnelWire.cost(of: piece.count))
-                if rest.isEmpty, transfer.isAtEnd {
-                    return try await end(Frame(.response, type: TunnelWire.messageType, body: piece), .answered)
-                }
     private func failure(_ error: URLError, of transfer: OriginTransfer, for request: GatewayRequest) -> any Error {
         // By whoever cancelled this task: it knows why, and says so.
         if error.code == .cancelled { return CancellationError() }
@@ -172,6 +172,13 @@ final class GatewayPerformance: Sendable {
         return GatewayRefusal(reason, "\(request.origin) failed: \(error.code)", error.code)
     }
 
+            while !rest.isEmpty {
+                let piece = Bytes(rest.prefix(size))
+                rest = rest.dropFirst(piece.count)
+                try await window.take(TunnelWire.cost(of: piece.count))
+                if rest.isEmpty, transfer.isAtEnd {
+                    return try await end(Frame(.response, type: TunnelWire.messageType, body: piece), .answered)
+                }
                 try await exchange.part(piece)
             }
         }

@@ -27,6 +27,9 @@ public final class HTTPGateway: Sendable {
         /// The most bytes of a request's body. Default 1 GiB.
         public var maximumRequestBody = 1024 * 1024 * 1024
         /// The most bytes of a response's body, decoded; one that is longer is cut off and ends with an error. Default 4 GiB.
+        ///
+        /// It does not hold for the body of a redirect (301 to 308 with a `Location`) on Linux: the URLSession there keeps that
+        /// in memory until it has all of it, and tells nobody. Allow only origins that you trust not to send one without end.
         public var maximumResponseBody = 4 * 1024 * 1024 * 1024
         /// The most bytes of one response that wait in a file for a client that is slower than the origin; with more of them
         /// it is cut off and ends with an error. Default 4 GiB.
@@ -69,7 +72,7 @@ public final class HTTPGateway: Sendable {
         self.origins = Dictionary(origins.map { ($0, $0) }) { $1.allowsPrivateAddresses ? $1 : $0 }
         self.options = options
         var limits = OriginSession.Options()
-        limits.maximumSpooled = options.maximumSpool
+        limits.maximumSpooled = min(options.maximumSpool, options.maximumResponseBody)
         session = OriginSession(limits)
     }
 
