@@ -52,9 +52,16 @@ final class GatewayPerformance: Sendable {
     func run() async throws {
         let request = try GatewayRequest(exchange.request.body)
         if let length = request.contentLength, length > gateway.options.maximumRequestBody { throw tooLarge }
-        try await request.check(against: gateway.origins)
+        try request.check(against: gateway.origins)
         let window = SendWindow(request.window)
         let body = try await collect(request, window)
+        // After the body: while a name is looked up nobody takes what its client sends, and for a connection that is read no
+        // more no request on it gets an answer. Also there is less time for the name to lead elsewhere.
+        try Task.checkCancellation()
+        let limit = max(.seconds(1), gateway.options.timeout)
+        try await request.checkAddresses(against: gateway.origins, gateway.resolver, within: limit)
+        // What its client has given up has no place any more, and must not be begun.
+        try Task.checkCancellation()
         let transfer = gateway.session.begin(request.forwarded, body: body, timeout: gateway.options.timeout)
         // Without effect on one that has been read to its end.
         defer { transfer.cancel() }
@@ -129,6 +136,7 @@ final class GatewayPerformance: Sendable {
         var first = [UInt8]()
         // A short answer is one frame.
         if !hasContent || (length ?? .max) <= mayEndAtOnce {
+            let expected = hasContent ? length ?? 0 : 0
             do {
                 while let piece = try await transfer.next() {
                     first += piece
@@ -140,7 +148,6 @@ final class GatewayPerformance: Sendable {
             }
             begin()
             return try await end(
-            let expected = hasContent ? length ?? 0 : 0
                 Frame(.response, type: TunnelWire.messageType, body: Bytes(Array(head) + first)),
                 .answered
             )
@@ -150,19 +157,12 @@ final class GatewayPerformance: Sendable {
         do {
             try await send(transfer, window, in: min(TunnelWire.pieceSize, request.window / 2))
         } catch let error as URLError {
+            // By whoever cancelled this task: it knows why, and says so.
+            if error.code == .cancelled { throw CancellationError() }
             try await end(TunnelWire.abort(error.code), .failed)
         }
     }
 
-    /// Pieces of half a window at most: a client that has taken everything may owe us word of a little less than the other half.
-    private func send(_ transfer: OriginTransfer, _ window: SendWindow, in size: Int) async throws {
-        var count = 0
-            // By whoever cancelled this task: it knows why, and says so.
-            if error.code == .cancelled { throw CancellationError() }
-        while let data = try await transfer.next() {
-            count += data.count
-            guard count <= gateway.options.maximumResponseBody else { throw URLError(.dataLengthExceedsMaximum) }
-            var rest = data[...]
     private func failure(_ error: URLError, of transfer: OriginTransfer, for request: GatewayRequest) -> any Error {
         // By whoever cancelled this task: it knows why, and says so.
         if error.code == .cancelled { return CancellationError() }
@@ -172,6 +172,13 @@ final class GatewayPerformance: Sendable {
         return GatewayRefusal(reason, "\(request.origin) failed: \(error.code)", error.code)
     }
 
+    /// Pieces of half a window at most: a client that has taken everything may owe us word of a little less than the other half.
+    private func send(_ transfer: OriginTransfer, _ window: SendWindow, in size: Int) async throws {
+        var count = 0
+        while let data = try await transfer.next() {
+            count += data.count
+            guard count <= gateway.options.maximumResponseBody else { throw URLError(.dataLengthExceedsMaximum) }
+            var rest = data[...]
             while !rest.isEmpty {
                 let piece = Bytes(rest.prefix(size))
                 rest = rest.dropFirst(piece.count)

@@ -71,31 +71,32 @@ struct GatewayRequest {
 
     // MARK: Whether it may be asked
 
-    /// Refuses an origin that is not on the list, and one that leads to where it must not.
-    func check(against origins: [HTTPOrigin: HTTPOrigin]) async throws(GatewayRefusal) {
-        guard let allowed = origins[origin] else {
+    /// Refuses an origin that is not on the list.
+    func check(against origins: [HTTPOrigin: HTTPOrigin]) throws(GatewayRefusal) {
+        guard origins[origin] != nil else {
             throw GatewayRefusal(.forbidden, "\(origin) is not an origin that this gateway asks")
         }
-        if allowed.allowsPrivateAddresses { return }
+    }
+
+    /// Refuses an origin on the list whose name leads to where it must not. Looks it up for as long as `limit`.
+    func checkAddresses(
+        against origins: [HTTPOrigin: HTTPOrigin],
+        _ resolver: Resolver,
+        within limit: Duration
+    ) async throws {
         // An address on the list was meant; a name may lead anywhere.
-        if origin.isAddress { return }
-        let addresses = await addresses()
+        if origins[origin]?.allowsPrivateAddresses == true || origin.isAddress { return }
+        let lookup = OriginLookup(origin.host, resolver)
+        let addresses: [SocketAddress]
+        do { addresses = try await withTimeout(limit) { try await lookup.addresses() } } catch let error as ClientError
+        {
+            throw GatewayRefusal(.unreachable, "looking up \(origin.host): \(error.message)", .cannotFindHost)
+        }
         guard !addresses.isEmpty else {
             throw GatewayRefusal(.unreachable, "\(origin.host) is not known", .cannotFindHost)
         }
         guard addresses.allSatisfy(\.isPublic) else {
             throw GatewayRefusal(.forbidden, "\(origin.host) is on this machine or this network")
         }
-    }
-
-    private func addresses() async -> [SocketAddress] {
-        var all: [SocketAddress] = []
-        for family in AddressFamily.allCases {
-            let answer = await withSuspension { (waiter: Suspension<NameLookup.Answer>) in
-                _ = Resolver.shared.resolve(origin.host, port: 0, family: family) { waiter.resume(returning: $0) }
-            }
-            if case .success(let found) = answer { all += found }
-        }
-        return all
     }
 }

@@ -32,7 +32,10 @@ public final class HTTPGateway: Sendable {
         /// in memory until it has all of it, and tells nobody. Allow only origins that you trust not to send one without end.
         public var maximumResponseBody = 4 * 1024 * 1024 * 1024
         /// The most bytes of one response that wait in a file for a client that is slower than the origin; with more of them
-        /// it is cut off and ends with an error. Default 4 GiB.
+        /// it is cut off and ends with an error. Never more than `maximumResponseBody`. Default 4 GiB.
+        ///
+        /// There is no limit for all of them together: what the temporary directory may have to hold is `maximumConcurrency`
+        /// times the sum of this and `maximumRequestBody`.
         public var maximumSpool = 4 * 1024 * 1024 * 1024
         /// How many requests are under way at once; further ones are refused. Default 256.
         public var maximumConcurrency = 256
@@ -65,10 +68,16 @@ public final class HTTPGateway: Sendable {
     let origins: [HTTPOrigin: HTTPOrigin]
     let options: Options
     let session: OriginSession
+    let resolver: Resolver
     let counters = Lock(Statistics())
 
     /// A gateway to `origins`.
-    public init(allowing origins: [HTTPOrigin] = [], options: Options = Options()) {
+    public convenience init(allowing origins: [HTTPOrigin] = [], options: Options = Options()) {
+        self.init(allowing: origins, options: options, resolver: .shared)
+    }
+
+    init(allowing origins: [HTTPOrigin], options: Options, resolver: Resolver) {
+        self.resolver = resolver
         self.origins = Dictionary(origins.map { ($0, $0) }) { $1.allowsPrivateAddresses ? $1 : $0 }
         self.options = options
         var limits = OriginSession.Options()
@@ -79,7 +88,7 @@ public final class HTTPGateway: Sendable {
     /// Counts since the gateway was made.
     public var statistics: Statistics { counters.withLock { $0 } }
 
-    /// What a server does about requests; those that are no HTTP message get no reply.
+    /// What a server does about requests; those in one frame that are no HTTP message get no reply, those in pieces a refusal.
     public var handler: LoopbackServer.Handler { { self.reaction(to: $0) } }
 
     /// What a server does about `frame`, for handlers that do other things as well: see `isMessage(_:)`.
