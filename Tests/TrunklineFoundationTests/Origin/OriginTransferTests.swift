@@ -1,6 +1,7 @@
 import Foundation
 import Testing
 import Trunkline
+import TrunklineCore
 import TrunklineIO
 import TrunklineTesting
 
@@ -136,17 +137,16 @@ struct OriginTransferTests {
     }
 
     /// One of the name's addresses refuses; the other takes the request and goes away. On Linux that is `cannotConnectToHost`.
-    @Test func whatOneAddressMayHaveTakenIsNotUnsent() async throws {
+    @Test(arguments: AddressFamily.allCases)
+    func whatOneAddressMayHaveTakenIsNotUnsent(live: AddressFamily) async throws {
         let session = OriginSession()
-        try await Origin.with({ _ in .close }) { origin in
-            let port = try #require(URL(string: origin.root)?.port)
-            let url = try #require(URL(string: "http://localhost:\(port)/"))
+        try await HalfDeadName.with(live: live, { _ in .close }) { server, url in
             for body in [OriginBody.none, .data(Data("tea".utf8))] {
                 let transfer = session.begin(request(url, "POST"), body: body, timeout: .seconds(30))
                 let error = await urlError { _ = try await transfer.response }
                 #expect(error != nil && !transfer.isUnsent)
             }
-            #expect(await origin.server.journal.requestCount == 2)
+            #expect(await server.journal.requestCount == 2)
         }
     }
 

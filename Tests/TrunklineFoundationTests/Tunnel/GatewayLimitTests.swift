@@ -128,7 +128,10 @@ struct GatewayLimitTests {
 
     @Test func theLimitOfAnAnswerHoldsForWhatWaitsToBeRead() async throws {
         let options = HTTPGateway.Options { $0.maximumResponseBody = 1_000_000 }
-        try await Tunnelled.with({ _ in .endlessParts(Bytes(pattern(50_000))) }, gateway: options) { setup in
+        // A client that takes so little at first that it is not for having sent too much.
+        let tunnel = HTTPTunnel.Options { $0.window = 64 * 1024 }
+        try await Tunnelled.with({ _ in .endlessParts(Bytes(pattern(50_000))) }, options: tunnel, gateway: options) {
+            setup in
             let (body, _) = try await setup.tunnel.bytes(for: setup.request("/"))
             try await setup.origin.server.wait { $0.totalConnections == 1 && $0.connectionCount == 0 }
             let error = await urlError { for try await _ in body {} }
