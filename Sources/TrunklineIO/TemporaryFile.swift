@@ -24,8 +24,8 @@ package final class TemporaryFile: Sendable {
     /// - Parameters:
     ///   - isNamed: Whether others shall find it at `path`. If not, its name is removed at once, and not even the end of
     ///     this process leaves it behind.
-    ///   - later: Runs what closes it. A file system frees gigabytes while their last descriptor is closed, and the last
-    ///     one to let go may be an event loop, or hold a lock. Unless it says otherwise: at once.
+    ///   - later: Runs what closes it; at once unless you say otherwise. A file system frees gigabytes while their last
+    ///     descriptor is closed, and the last one to let go may be an event loop, or hold a lock.
     package init(
         in directory: String,
         isNamed: Bool,
@@ -47,11 +47,10 @@ package final class TemporaryFile: Sendable {
     }
 
     deinit {
-        let (descriptor, path) = (descriptor, isNamed ? path : nil)
-        later {
-            closeDescriptor(descriptor)
-            if let path { unsafe unlink(path) }
-        }
+        // At once, and quick while it is open: whoever ends the process next leaves nothing behind.
+        if isNamed { unsafe unlink(path) }
+        let descriptor = descriptor
+        later { closeDescriptor(descriptor) }
     }
 
     /// Writes `bytes` at `offset`, all of them.

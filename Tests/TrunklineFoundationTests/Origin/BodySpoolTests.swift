@@ -163,9 +163,11 @@ struct BodySpoolTests {
             closing.withLock { $0.append(close) }
         }
         let path = try #require(file?.path)
-        file = nil
         #expect(FileManager.default.fileExists(atPath: path))
-        for close in closing.withLock({ $0 }) { close() }
+        file = nil
         #expect(!FileManager.default.fileExists(atPath: path))
+        let closes = closing.withLock { $0 }
+        #expect(closes.count == 1)
+        for close in closes { close() }
     }
 }
