@@ -12,42 +12,47 @@ import TrunklineIO
 /// once more by itself, whatever its method: an origin that had carried it out carries it out twice. And what has a body it
 /// sends without that, since that cannot be read twice, and waits for the timeout. On a new connection it does neither.
 ///
-/// So many at once; the others wait in order. Called on the queue of calls.
+/// So many at once to one origin; the others wait in order. Called on the queue of calls.
 final class FreshSessions: Sendable {
-    private struct State {
+    /// Those to one origin. There is none when there are none.
+    private struct Line {
         var running = 0
         var waiting = Deque<(OriginTransfer, URLRequest)>()
         /// With more that wait, those that were given up are dropped.
         var sweep = 256
+
+        mutating func add(_ transfer: OriginTransfer, _ request: URLRequest) {
+            waiting.append((transfer, request))
+            guard waiting.count > sweep else { return }
+            waiting.removeAll { $0.0.body == nil }
+            sweep = max(256, 2 * waiting.count)
+        }
     }
 
-    private let state = Lock(State())
+    private let lines = Lock<[String: Line]>([:])
     private let model: URLSession
     private let room: Int
     private let calls: DispatchQueue
 
     init(like model: URLSession, room: Int, on calls: DispatchQueue) {
-        (self.model, self.room, self.calls) = (model, room, calls)
+        (self.model, self.room, self.calls) = (model, max(1, room), calls)
     }
 
     func begin(_ transfer: OriginTransfer, _ request: URLRequest) {
-        let isNext = state.withLock { state in
-            if state.running < room {
-                state.running += 1
+        let origin = request.url.map { TunnelRequest.origin(of: $0) } ?? ""
+        let isNext = lines.withLock { lines in
+            if lines[origin, default: Line()].running < room {
+                lines[origin, default: Line()].running += 1
                 return true
             }
-            state.waiting.append((transfer, request))
-            if state.waiting.count > state.sweep {
-                state.waiting.removeAll { $0.0.body == nil }
-                state.sweep = max(256, 2 * state.waiting.count)
-            }
+            lines[origin]?.add(transfer, request)
             return false
         }
-        if isNext { start(transfer, request) }
+        if isNext { start(transfer, request, origin) }
     }
 
-    private func start(_ transfer: OriginTransfer, _ request: URLRequest) {
-        let transfers = OriginTransfers(calls) { [self] in calls.async { self.next() } }
+    private func start(_ transfer: OriginTransfer, _ request: URLRequest, _ origin: String) {
+        let transfers = OriginTransfers(calls) { [self] in calls.async { self.next(origin) } }
         let session = URLSession(
             configuration: model.configuration,
             delegate: transfers,
@@ -55,18 +60,19 @@ final class FreshSessions: Sendable {
         )
         let hasBegun = transfers.begin(transfer, request, in: session)
         session.finishTasksAndInvalidate()
-        if !hasBegun { next() }
+        if !hasBegun { next(origin) }
     }
 
-    /// Its place is the next one's.
-    private func next() {
-        let next = state.withLock { state -> (OriginTransfer, URLRequest)? in
-            while let (transfer, request) = state.waiting.popFirst() {
+    /// The place of one is the next one's.
+    private func next(_ origin: String) {
+        let next = lines.withLock { lines -> (OriginTransfer, URLRequest)? in
+            while let (transfer, request) = lines[origin]?.waiting.popFirst() {
                 if transfer.body != nil { return (transfer, request) }
             }
-            state.running -= 1
+            lines[origin]?.running -= 1
+            if lines[origin]?.running == 0 { lines[origin] = nil }
             return nil
         }
-        if let (transfer, request) = next { start(transfer, request) }
+        if let (transfer, request) = next { start(transfer, request, origin) }
     }
 }

@@ -22,10 +22,9 @@ package final class OriginSession: Sendable {
         package var memory = 1024 * 1024
         /// Bytes of a response's body that are held in a file for a slow reader; beyond them the transfer fails.
         package var maximumSpooled = 4 * 1024 * 1024 * 1024
-        /// Connections to one host that are kept for further requests.
+        /// Connections to one host that are kept for further requests, and as many that are for one request each; further
+        /// requests wait.
         package var maximumConnectionsPerHost = 64
-        /// Connections, to all hosts together, that are for one request each; further requests of that kind wait.
-        package var maximumFreshConnections = 64
 
         package init() {}
     }
@@ -52,7 +51,7 @@ package final class OriginSession: Sendable {
         let queue = BoundedQueue(room: 64, name: "trunkline.origin")
         transfers = OriginTransfers(calls)
         session = URLSession(configuration: configuration, delegate: transfers, delegateQueue: queue)
-        fresh = FreshSessions(like: session, room: options.maximumFreshConnections, on: calls)
+        fresh = FreshSessions(like: session, room: options.maximumConnectionsPerHost, on: calls)
     }
 
     deinit {

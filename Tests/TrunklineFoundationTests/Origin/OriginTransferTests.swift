@@ -162,7 +162,7 @@ struct OriginTransferTests {
 
     @Test func onlySoManyConnectionsAreForOneRequest() async throws {
         var options = OriginSession.Options()
-        options.maximumFreshConnections = 2
+        options.maximumConnectionsPerHost = 2
         let session = OriginSession(options)
         let gate = AsyncStream<Void>.makeStream()
         let slow = Reaction.perform { exchange in
@@ -176,6 +176,10 @@ struct OriginTransferTests {
             try await origin.server.waitForRequests(2)
             await flush(session.calls)
             #expect(await origin.server.totalConnections == 2)
+            // Those to another origin do not wait for these.
+            let other = session.begin(request(nobody, "POST"), body: .none, timeout: .seconds(200))
+            let error = await urlError { _ = try await other.response }
+            #expect(error?.code == .cannotConnectToHost)
             for transfer in transfers[10...] { transfer.cancel() }
             gate.continuation.finish()
             for transfer in transfers[..<10] {
