@@ -10,18 +10,27 @@ package import TrunklineCore
 
 /// A file that only this process's user may read, and that is gone when this is let go.
 ///
-/// Every call may block for as long as the disk does: not for event loops, nor for the cooperative pool.
+/// Every call may block for as long as the disk does: not for event loops, nor for the cooperative pool. Letting go of one
+/// need not: see `init`.
 package final class TemporaryFile: Sendable {
     /// Where it is; of no use when it was made without a name.
     package let path: String
     private let descriptor: Int32
     private let isNamed: Bool
+    private let later: @Sendable (@escaping @Sendable () -> Void) -> Void
 
     /// Makes an empty file in `directory`.
     ///
-    /// - Parameter isNamed: Whether others shall find it at `path`. If not, its name is removed at once, and not even the
-    ///   end of this process leaves it behind.
-    package init(in directory: String, isNamed: Bool) throws(TransportError) {
+    /// - Parameters:
+    ///   - isNamed: Whether others shall find it at `path`. If not, its name is removed at once, and not even the end of
+    ///     this process leaves it behind.
+    ///   - later: Runs what closes it; at once unless you say otherwise. A file system frees gigabytes while their last
+    ///     descriptor is closed, and the last one to let go may be an event loop, or hold a lock.
+    package init(
+        in directory: String,
+        isNamed: Bool,
+        closing later: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void = { $0() }
+    ) throws(TransportError) {
         var (path, descriptor, code) = ("", Int32(-1), EEXIST)
         // Of 2⁶⁴ names: once is enough.
         for _ in 0..<4 where descriptor < 0 && code == EEXIST {
@@ -32,13 +41,16 @@ package final class TemporaryFile: Sendable {
         guard descriptor >= 0 else { throw transportError(code, "making a file in \(directory)") }
         self.descriptor = descriptor
         self.isNamed = isNamed
+        self.later = later
         self.path = path
         if !isNamed { unsafe unlink(path) }
     }
 
     deinit {
-        closeDescriptor(descriptor)
+        // At once, and quick while it is open: whoever ends the process next leaves nothing behind.
         if isNamed { unsafe unlink(path) }
+        let descriptor = descriptor
+        later { closeDescriptor(descriptor) }
     }
 
     /// Writes `bytes` at `offset`, all of them.

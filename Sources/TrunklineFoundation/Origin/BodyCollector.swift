@@ -37,7 +37,7 @@ package final class BodyCollector: Sendable {
         let error = await Disk.run { [state] () -> (any Error)? in
             do {
                 let (known, data, end) = state.withLock { ($0.file, $0.data, $0.count) }
-                let file = try known ?? TemporaryFile(in: NSTemporaryDirectory(), isNamed: true)
+                let file = try known ?? Disk.makeFile(isNamed: true)
                 if known == nil { try file.write(data, at: 0) }
                 try file.write(piece, at: end - piece.count)
                 state.withLock { ($0.file, $0.data) = (file, Data()) }
@@ -55,22 +55,5 @@ package final class BodyCollector: Sendable {
             if let file = state.file { return .file(file) }
             return state.count == 0 ? .none : .data(state.data)
         }
-    }
-}
-
-/// Where files are read and written: neither on event loops nor on the cooperative pool.
-enum Disk {
-    private static let queue = DispatchQueue(label: "trunkline.disk", attributes: .concurrent)
-
-    static func run<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async -> Value {
-        await withSuspension { (waiter: Suspension<Value>) in
-            queue.async { waiter.resume(returning: body()) }
-        }
-    }
-}
-
-extension TemporaryFile {
-    func write(_ data: Data, at offset: Int) throws {
-        try unsafe data.withUnsafeBytes { bytes in unsafe try write(bytes, at: offset) }
     }
 }

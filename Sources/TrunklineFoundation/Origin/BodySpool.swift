@@ -41,9 +41,6 @@ final class BodySpool: Sendable {
     private let limit: Int
     private let readSize: Int
 
-    /// Reads from files, which may block.
-    private static let disk = DispatchQueue(label: "trunkline.spool", attributes: .concurrent)
-
     /// - Parameters:
     ///   - memory: Bytes that are held in memory.
     ///   - limit: Bytes that are held in the file.
@@ -77,7 +74,10 @@ final class BodySpool: Sendable {
                 finish(.failure(error))
                 throw error
             }
-            state.withLock { $0.unread = $0.unread.lowerBound..<offset + data.count }
+            state.withLock { state in
+                // It may have been abandoned meanwhile.
+                if !state.isAbandoned { state.unread = state.unread.lowerBound..<offset + data.count }
+            }
         }
         wake()
     }
@@ -88,7 +88,7 @@ final class BodySpool: Sendable {
         enum Place { case held, file(TemporaryFile?, Int), full }
         let place = state.withLock { state -> Place in
             if state.isAbandoned || state.end != nil { return .held }
-            if state.unread.isEmpty, state.held + data.count <= memory || state.held == 0 {
+            if state.unread.isEmpty, (state.held + data.count <= memory) || (state.held == 0) {
                 state.pieces.append(data)
                 state.held += data.count
                 return .held
@@ -107,8 +107,8 @@ final class BodySpool: Sendable {
             return (file, offset)
         case .file(nil, let offset):
             do throws(TransportError) {
-                let file = try TemporaryFile(in: NSTemporaryDirectory(), isNamed: false)
-                state.withLock { $0.file = file }
+                let file = try Disk.makeFile(isNamed: false)
+                state.withLock { if !$0.isAbandoned { $0.file = file } }
                 return (file, offset)
             } catch {
                 throw URLError(.cannotCreateFile, userInfo: [NSUnderlyingErrorKey: error])
@@ -180,13 +180,15 @@ final class BodySpool: Sendable {
         }
     }
 
-    /// Drops what is held, and what is still to come. Readers get `error`.
+    /// Drops what is held, and what is still to come. Readers get `error`, unless they have everything: then it ends as it
+    /// did.
     func abandon(_ error: URLError) {
         state.withLock { state in
+            let isOver = state.end != nil && state.pieces.isEmpty && state.unread.isEmpty
             state.isAbandoned = true
             state.pieces.removeAll()
             (state.held, state.file, state.unread) = (0, nil, 0..<0)
-            state.end = .failure(error)
+            if !isOver { state.end = .failure(error) }
         }
         wake()
     }
@@ -214,31 +216,13 @@ final class BodySpool: Sendable {
 
     private func read(_ range: Range<Int>, from file: TemporaryFile) async throws(URLError) -> Data {
         let start = range.lowerBound % limit
-        let result = await withSuspension { (waiter: Suspension<Result<Data, URLError>>) in
-            Self.disk.async { waiter.resume(returning: Self.read(start..<start + range.count, from: file)) }
-        }
+        let result = await Disk.run { file.read(start..<start + range.count) }
         state.withLock { state in
             state.isReading = false
             if !state.isAbandoned { state.unread = range.upperBound..<state.unread.upperBound }
         }
         wake()
         return try result.get()
-    }
-}
-
-extension BodySpool {
-    private static func read(_ range: Range<Int>, from file: TemporaryFile) -> Result<Data, URLError> {
-        var data = Data(count: range.count)
-        let error = unsafe data.withUnsafeMutableBytes { memory -> (any Error)? in
-            do {
-                let count = unsafe try file.read(into: memory, at: range.lowerBound)
-                return count == memory.count ? nil : FrameError(.illegalLength, "the file is shorter than it was")
-            } catch {
-                return error
-            }
-        }
-        guard let error else { return .success(data) }
-        return .failure(URLError(.cannotOpenFile, userInfo: [NSUnderlyingErrorKey: error]))
     }
 }
 

@@ -10,6 +10,8 @@ package import TrunklineIO
 /// Requests to origin servers, through a URLSession that keeps nothing: no cookies, no cache, no credentials. Redirects
 /// are not followed: the 3xx comes back.
 ///
+/// What must not be carried out twice, and what has a body, goes over a connection of its own: see `FreshSessions`.
+///
 /// A URLSession has no back-pressure, so the bodies of responses are spooled: see `BodySpool`. On Linux these of its habits
 /// shine through: timeouts have whole seconds, the body of a redirect is held in memory and that of a 3xx without a
 /// `Location` is lost, `http_proxy` and its kin in the environment are heeded, and a GET cannot have a body.
@@ -20,16 +22,19 @@ package final class OriginSession: Sendable {
         package var memory = 1024 * 1024
         /// Bytes of a response's body that are held in a file for a slow reader; beyond them the transfer fails.
         package var maximumSpooled = 4 * 1024 * 1024 * 1024
-        /// Connections to one host.
+        /// Connections to one host that are kept for further requests, and as many that are for one request each; further
+        /// requests wait.
         package var maximumConnectionsPerHost = 64
 
         package init() {}
     }
 
     private let session: URLSession
-    /// Where the session is spoken to: on Linux it waits for its work queue, which may be held up by the disk.
-    private let calls = DispatchQueue(label: "trunkline.origin.calls")
-    private let transfers = OriginTransfers()
+    /// Where the sessions are spoken to: on Linux that waits for their work queue, which may be held up by the disk. Cancels
+    /// and answers to a session's questions come from here as well, so they keep their order.
+    let calls = DispatchQueue(label: "trunkline.origin.calls")
+    private let transfers: OriginTransfers
+    private let fresh: FreshSessions
     private let options: Options
 
     package init(_ options: Options = Options()) {
@@ -44,12 +49,15 @@ package final class OriginSession: Sendable {
         configuration.httpMaximumConnectionsPerHost = options.maximumConnectionsPerHost
         // Of pieces of 16 KiB at most: one mebibyte.
         let queue = BoundedQueue(room: 64, name: "trunkline.origin")
+        transfers = OriginTransfers(calls)
         session = URLSession(configuration: configuration, delegate: transfers, delegateQueue: queue)
+        fresh = FreshSessions(like: session, room: options.maximumConnectionsPerHost, on: calls)
     }
 
     deinit {
+        // What is under way goes on for those who wait for it.
         let session = session
-        calls.async { session.invalidateAndCancel() }
+        calls.async { session.finishTasksAndInvalidate() }
     }
 
     /// Begins `request` with `body`, which replaces that of the request.
@@ -61,19 +69,23 @@ package final class OriginSession: Sendable {
         request.timeoutInterval = max(1, (Double(timeout.clampedNanoseconds) / 1e9).rounded(.up))
         let spool = BodySpool(memory: options.memory, limit: options.maximumSpooled)
         let transfer = OriginTransfer(spool, keeping: body, on: calls)
-        let (session, transfers, prepared) = (session, transfers, request)
+        let (session, transfers, fresh, prepared) = (session, transfers, fresh, request)
+        let mayBeRepeated = if case .none = body { request.isIdempotent } else { false }
         calls.async {
-            let task =
-                switch body {
-                case .none: session.dataTask(with: prepared)
-                case .data(let data): session.uploadTask(with: prepared, from: data)
-                case .file(let file): session.uploadTask(with: prepared, fromFile: URL(fileURLWithPath: file.path))
-                case .userFile(let url): session.uploadTask(with: prepared, fromFile: url)
-                }
-            transfers.add(transfer, of: task)
-            transfer.start(task)
+            if mayBeRepeated {
+                transfers.begin(transfer, prepared, in: session)
+            } else {
+                fresh.begin(transfer, prepared)
+            }
         }
         return transfer
+    }
+}
+
+extension URLRequest {
+    /// Whether to do it twice is to do it once (RFC 9110 §9.2.2).
+    package var isIdempotent: Bool {
+        ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"].contains(httpMethod ?? "GET")
     }
 }
 
@@ -85,64 +97,4 @@ package enum OriginBody: Sendable {
     case file(TemporaryFile)
     /// A file of the caller's.
     case userFile(URL)
-}
-
-/// The transfers that are under way, and the delegate that hands each what is its own.
-///
-/// Called on the session's serial queue, where it must be quick.
-final class OriginTransfers: NSObject, URLSessionDataDelegate {
-    private let running = Lock<[Int: OriginTransfer]>([:])
-
-    func add(_ transfer: OriginTransfer, of task: URLSessionTask) {
-        running.withLock { $0[task.taskIdentifier] = transfer }
-    }
-
-    private func transfer(of task: URLSessionTask) -> OriginTransfer? {
-        running.withLock { $0[task.taskIdentifier] }
-    }
-
-    func urlSession(
-        _ session: URLSession,
-        task: URLSessionTask,
-        willPerformHTTPRedirection response: HTTPURLResponse,
-        newRequest request: URLRequest,
-        completionHandler: @escaping @Sendable (URLRequest?) -> Void
-    ) {
-        completionHandler(nil)
-    }
-
-    func urlSession(
-        _ session: URLSession,
-        dataTask: URLSessionDataTask,
-        didReceive response: URLResponse,
-        completionHandler: @escaping @Sendable (URLSession.ResponseDisposition) -> Void
-    ) {
-        transfer(of: dataTask)?.begin(response)
-        completionHandler(.allow)
-    }
-
-    func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {
-        transfer(of: dataTask)?.receive(data)
-    }
-
-    #if canImport(FoundationNetworking)
-        /// On Linux a 401 (Basic, Digest) for which there are no credentials is asked about when all of it has come, and then
-        /// never ends. It is the answer.
-        func urlSession(
-            _ session: URLSession,
-            task: URLSessionTask,
-            didReceive challenge: URLAuthenticationChallenge,
-            completionHandler: @escaping @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
-        ) {
-            let transfer = running.withLock { $0.removeValue(forKey: task.taskIdentifier) }
-            transfer?.complete(nil, response: task.response)
-            // Elsewhere: it cancels the task, which waits for the session's work queue, and that perhaps for this one.
-            DispatchQueue.global().async { completionHandler(.cancelAuthenticationChallenge, nil) }
-        }
-    #endif
-
-    func urlSession(_ session: URLSession, task: URLSessionTask, didCompleteWithError error: (any Error)?) {
-        let transfer = running.withLock { $0.removeValue(forKey: task.taskIdentifier) }
-        transfer?.complete(error, response: task.response)
-    }
 }

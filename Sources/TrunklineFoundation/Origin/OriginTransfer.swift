@@ -19,8 +19,9 @@ package final class OriginTransfer: Sendable {
         var task: URLSessionTask?
         /// It is over, or has been given up.
         var isOver = false
-        /// Kept while it is being sent.
+        /// Kept until it is over.
         var body: OriginBody?
+        var isUnsent = false
     }
 
     private let state: Lock<State>
@@ -69,6 +70,9 @@ package final class OriginTransfer: Sendable {
     /// How many bytes of the body are held in memory and in a file.
     package var held: (memory: Int, file: Int) { spool.held }
 
+    /// Whether it failed and the origin has certainly not seen the request as a whole. When in doubt: no.
+    package var isUnsent: Bool { state.withLock { $0.isUnsent } }
+
     /// Gives it up at once. Without effect when it is over.
     package func cancel() {
         let error = URLError(.cancelled)
@@ -94,6 +98,12 @@ package final class OriginTransfer: Sendable {
 
     // MARK: What the session says
 
+    /// What is to be sent; `nil` when it is over already.
+    var body: OriginBody? { state.withLock { $0.body } }
+
+    /// Whether it has begun, and has neither ended nor been given up.
+    var isRunning: Bool { state.withLock { $0.task != nil && !$0.isOver } }
+
     /// Called on the queue of calls.
     func start(_ task: URLSessionTask) {
         let isOver = state.withLock { state in
@@ -117,10 +127,12 @@ package final class OriginTransfer: Sendable {
         }
     }
 
-    func complete(_ error: (any Error)?, response: URLResponse?) {
+    func complete(_ error: (any Error)?, of task: URLSessionTask) {
         state.withLock { ($0.isOver, $0.body, $0.task) = (true, nil, nil) }
         if let error {
             var error = error as? URLError ?? URLError(.unknown, userInfo: [NSUnderlyingErrorKey: error])
+            let isUnsent = Self.isUnsent(task, after: error.code)
+            state.withLock { $0.isUnsent = isUnsent }
             // On Linux a body that is cut off has no code of its own.
             let hasHead = state.withLock { if case .success? = $0.head { true } else { false } }
             if hasHead, error.code == .unknown {
@@ -129,9 +141,28 @@ package final class OriginTransfer: Sendable {
             return fail(error)
         }
         // On Linux a 3xx that leads nowhere is not announced.
-        if let response = response as? HTTPURLResponse { settle(.success(response)) }
+        if let response = task.response as? HTTPURLResponse { settle(.success(response)) }
         settle(.failure(URLError(.badServerResponse)))
         spool.finish(.success(()))
+    }
+
+    private static func isUnsent(_ task: URLSessionTask, after code: URLError.Code) -> Bool {
+        switch code {
+        case .cannotFindHost, .dnsLookupFailed: return true
+        case .cannotConnectToHost:
+            #if canImport(FoundationNetworking)
+                // On Linux any failure is called so when one of the origin's addresses refused, also when another took the
+                // request and went away: the system's error of that attempt stays. The body is read after the head is sent, so
+                // a body of which nothing was read says that not all of the request can have been.
+                return task.countOfBytesExpectedToSend > 0 && task.countOfBytesSent == 0
+            #else
+                return true
+            #endif
+        case .secureConnectionFailed, .serverCertificateUntrusted, .serverCertificateHasBadDate,
+            .serverCertificateNotYetValid, .serverCertificateHasUnknownRoot:
+            return true
+        default: return false
+        }
     }
 
     private func fail(_ error: URLError) {

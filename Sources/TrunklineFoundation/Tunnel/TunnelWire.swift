@@ -68,7 +68,9 @@ package struct GatewayVerdict: Sendable, Hashable {
         case tooLarge = "too-large"
         /// The gateway has too much to do.
         case busy
-        /// The origin could not be reached, or failed: see the code.
+        /// The origin could not be reached, and has not seen the request: see the code.
+        case unreachable
+        /// The origin failed, and may have seen the request: see the code.
         case failed
     }
 
@@ -96,21 +98,15 @@ package struct GatewayVerdict: Sendable, Hashable {
         case (.tooLarge, _): 413
         case (.busy, _): 503
         case (.failed, .timedOut?): 504
-        case (.failed, _): 502
+        case (.failed, _), (.unreachable, _): 502
         }
     }
 
     /// Whether the origin has not seen the request, so that it may be sent another way.
     package var isUnperformed: Bool {
         switch reason {
-        case .malformed, .forbidden, .tooLarge, .busy: true
-        case .failed: code.map { Self.beforeRequest.contains($0) } ?? false
+        case .malformed, .forbidden, .tooLarge, .busy, .unreachable: true
+        case .failed: false
         }
     }
-
-    /// What fails before a byte of the request is sent.
-    private static let beforeRequest: Set<URLError.Code> = [
-        .cannotFindHost, .cannotConnectToHost, .dnsLookupFailed, .secureConnectionFailed, .serverCertificateUntrusted,
-        .serverCertificateHasBadDate, .serverCertificateNotYetValid, .serverCertificateHasUnknownRoot,
-    ]
 }

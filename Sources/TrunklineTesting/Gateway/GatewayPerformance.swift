@@ -52,9 +52,16 @@ final class GatewayPerformance: Sendable {
     func run() async throws {
         let request = try GatewayRequest(exchange.request.body)
         if let length = request.contentLength, length > gateway.options.maximumRequestBody { throw tooLarge }
-        try await request.check(against: gateway.origins)
+        try request.check(against: gateway.origins)
         let window = SendWindow(request.window)
         let body = try await collect(request, window)
+        // After the body: while a name is looked up nobody takes what its client sends, and for a connection that is read no
+        // more no request on it gets an answer. Also there is less time for the name to lead elsewhere.
+        try Task.checkCancellation()
+        let limit = max(.seconds(1), gateway.options.timeout)
+        try await request.checkAddresses(against: gateway.origins, gateway.resolver, within: limit)
+        // What its client has given up has no place any more, and must not be begun.
+        try Task.checkCancellation()
         let transfer = gateway.session.begin(request.forwarded, body: body, timeout: gateway.options.timeout)
         // Without effect on one that has been read to its end.
         defer { transfer.cancel() }
@@ -119,8 +126,7 @@ final class GatewayPerformance: Sendable {
     private func answer(_ transfer: OriginTransfer, to request: GatewayRequest, _ window: SendWindow) async throws {
         let response: HTTPURLResponse
         do { response = try await transfer.response } catch {
-            if error.code == .cancelled { throw CancellationError() }
-            throw GatewayRefusal(.failed, "\(request.origin) failed: \(error.code)", error.code)
+            throw failure(error, of: transfer, for: request)
         }
         let hasContent = request.request.method != .head && ![204, 304].contains(response.statusCode)
         let (head, length) = try head(of: response, hasContent: hasContent)
@@ -130,10 +136,15 @@ final class GatewayPerformance: Sendable {
         var first = [UInt8]()
         // A short answer is one frame.
         if !hasContent || (length ?? .max) <= mayEndAtOnce {
+            let expected = hasContent ? length ?? 0 : 0
             do {
-                while let piece = try await transfer.next() { first += piece }
-            } catch {
-                throw GatewayRefusal(.failed, "\(request.origin) failed: \(error.code)", error.code)
+                while let piece = try await transfer.next() {
+                    first += piece
+                    // With chunks the origin may send more than it says (RFC 9112 §6.3), and without end.
+                    guard first.count <= expected else { throw URLError(.badServerResponse) }
+                }
+            } catch let error as URLError {
+                throw failure(error, of: transfer, for: request)
             }
             begin()
             return try await end(
@@ -146,8 +157,19 @@ final class GatewayPerformance: Sendable {
         do {
             try await send(transfer, window, in: min(TunnelWire.pieceSize, request.window / 2))
         } catch let error as URLError {
+            // By whoever cancelled this task: it knows why, and says so.
+            if error.code == .cancelled { throw CancellationError() }
             try await end(TunnelWire.abort(error.code), .failed)
         }
+    }
+
+    private func failure(_ error: URLError, of transfer: OriginTransfer, for request: GatewayRequest) -> any Error {
+        // By whoever cancelled this task: it knows why, and says so.
+        if error.code == .cancelled { return CancellationError() }
+        // What may be carried out twice may be sent another way when in doubt.
+        let isDoubtful = error.code == .cannotConnectToHost && request.forwarded.isIdempotent
+        let reason = transfer.isUnsent || isDoubtful ? GatewayVerdict.Reason.unreachable : .failed
+        return GatewayRefusal(reason, "\(request.origin) failed: \(error.code)", error.code)
     }
 
     /// Pieces of half a window at most: a client that has taken everything may owe us word of a little less than the other half.
@@ -197,7 +219,7 @@ final class GatewayPerformance: Sendable {
     /// Says why there is no answer.
     func refuse(_ refusal: GatewayRefusal) async throws {
         let verdict = refusal.verdict
-        let outcome = verdict.reason == .failed ? Outcome.failed : .refused
+        let outcome = [.failed, .unreachable].contains(verdict.reason) ? Outcome.failed : .refused
         if hasBegun.withLock({ $0 }) {
             return try await end(TunnelWire.abort(verdict.code ?? .badServerResponse), outcome)
         }

@@ -35,13 +35,24 @@ struct GatewayRequest {
         guard request.headers["Host"]?.lowercased() == authority.lowercased() else {
             throw GatewayRefusal(.malformed, "Host and target name two recipients (RFC 9112 §3.2)")
         }
-        guard request.method != .connect, request.method != .trace else {
-            throw GatewayRefusal(.malformed, "\(request.method) is not for gateways")
-        }
         guard let text = request.headers[TunnelWire.windowField], text.utf8.allSatisfy({ (0x30...0x39).contains($0) }),
             let window = Int(text), window >= TunnelWire.windows.lowerBound
         else { throw GatewayRefusal(.malformed, "a request without \(TunnelWire.windowField)") }
         self.window = min(window, TunnelWire.windows.upperBound)
+        // Methods have their letters as they are (RFC 9110 §9.1), but a URLRequest makes a CONNECT of connect.
+        guard !["CONNECT", "TRACE"].contains(request.method.name.uppercased()),
+            forwarded.httpMethod == request.method.name
+        else { throw GatewayRefusal(.malformed, "\(request.method) is not for gateways") }
+    }
+
+    /// Whether `piece` begins as a request of a tunnel does: a method, a blank, and a target in absolute form.
+    static func isBeginning(_ piece: Bytes) -> Bool {
+        let words = piece.prefix(64).split(separator: 0x20, maxSplits: 1, omittingEmptySubsequences: false)
+        guard words.count == 2, !words[0].isEmpty, words[0].allSatisfy({ (0x21...0x7E).contains($0) }) else {
+            return false
+        }
+        let target = String(decoding: words[1].prefix(8), as: UTF8.self).lowercased()
+        return target.hasPrefix("http://") || target == "https://"
     }
 
     /// The request for the origin.
@@ -60,31 +71,32 @@ struct GatewayRequest {
 
     // MARK: Whether it may be asked
 
-    /// Refuses an origin that is not on the list, and one that leads to where it must not.
-    func check(against origins: [HTTPOrigin: HTTPOrigin]) async throws(GatewayRefusal) {
-        guard let allowed = origins[origin] else {
+    /// Refuses an origin that is not on the list.
+    func check(against origins: [HTTPOrigin: HTTPOrigin]) throws(GatewayRefusal) {
+        guard origins[origin] != nil else {
             throw GatewayRefusal(.forbidden, "\(origin) is not an origin that this gateway asks")
         }
-        if allowed.allowsPrivateAddresses { return }
+    }
+
+    /// Refuses an origin on the list whose name leads to where it must not. Looks it up for as long as `limit`.
+    func checkAddresses(
+        against origins: [HTTPOrigin: HTTPOrigin],
+        _ resolver: Resolver,
+        within limit: Duration
+    ) async throws {
         // An address on the list was meant; a name may lead anywhere.
-        if origin.isAddress { return }
-        let addresses = await addresses()
+        if origins[origin]?.allowsPrivateAddresses == true || origin.isAddress { return }
+        let lookup = OriginLookup(origin.host, resolver)
+        let addresses: [SocketAddress]
+        do { addresses = try await withTimeout(limit) { try await lookup.addresses() } } catch let error as ClientError
+        {
+            throw GatewayRefusal(.unreachable, "looking up \(origin.host): \(error.message)", .cannotFindHost)
+        }
         guard !addresses.isEmpty else {
-            throw GatewayRefusal(.failed, "\(origin.host) is not known", .cannotFindHost)
+            throw GatewayRefusal(.unreachable, "\(origin.host) is not known", .cannotFindHost)
         }
         guard addresses.allSatisfy(\.isPublic) else {
             throw GatewayRefusal(.forbidden, "\(origin.host) is on this machine or this network")
         }
-    }
-
-    private func addresses() async -> [SocketAddress] {
-        var all: [SocketAddress] = []
-        for family in AddressFamily.allCases {
-            let answer = await withSuspension { (waiter: Suspension<NameLookup.Answer>) in
-                _ = Resolver.shared.resolve(origin.host, port: 0, family: family) { waiter.resume(returning: $0) }
-            }
-            if case .success(let found) = answer { all += found }
-        }
-        return all
     }
 }

@@ -27,9 +27,15 @@ public final class HTTPGateway: Sendable {
         /// The most bytes of a request's body. Default 1 GiB.
         public var maximumRequestBody = 1024 * 1024 * 1024
         /// The most bytes of a response's body, decoded; one that is longer is cut off and ends with an error. Default 4 GiB.
+        ///
+        /// It does not hold for the body of a redirect (301 to 308 with a `Location`) on Linux: the URLSession there keeps that
+        /// in memory until it has all of it, and tells nobody. Allow only origins that you trust not to send one without end.
         public var maximumResponseBody = 4 * 1024 * 1024 * 1024
         /// The most bytes of one response that wait in a file for a client that is slower than the origin; with more of them
-        /// it is cut off and ends with an error. Default 4 GiB.
+        /// it is cut off and ends with an error. Never more than `maximumResponseBody`. Default 4 GiB.
+        ///
+        /// There is no limit for all of them together: what the temporary directory may have to hold is `maximumConcurrency`
+        /// times the sum of this and `maximumRequestBody`.
         public var maximumSpool = 4 * 1024 * 1024 * 1024
         /// How many requests are under way at once; further ones are refused. Default 256.
         public var maximumConcurrency = 256
@@ -62,31 +68,40 @@ public final class HTTPGateway: Sendable {
     let origins: [HTTPOrigin: HTTPOrigin]
     let options: Options
     let session: OriginSession
+    let resolver: Resolver
     let counters = Lock(Statistics())
 
     /// A gateway to `origins`.
-    public init(allowing origins: [HTTPOrigin] = [], options: Options = Options()) {
+    public convenience init(allowing origins: [HTTPOrigin] = [], options: Options = Options()) {
+        self.init(allowing: origins, options: options, resolver: .shared)
+    }
+
+    init(allowing origins: [HTTPOrigin], options: Options, resolver: Resolver) {
+        self.resolver = resolver
         self.origins = Dictionary(origins.map { ($0, $0) }) { $1.allowsPrivateAddresses ? $1 : $0 }
         self.options = options
         var limits = OriginSession.Options()
-        limits.maximumSpooled = options.maximumSpool
+        limits.maximumSpooled = min(options.maximumSpool, options.maximumResponseBody)
         session = OriginSession(limits)
     }
 
     /// Counts since the gateway was made.
     public var statistics: Statistics { counters.withLock { $0 } }
 
-    /// What a server does about requests; those that are no HTTP message get no reply.
+    /// What a server does about requests; those in one frame that are no HTTP message get no reply, those in pieces a refusal.
     public var handler: LoopbackServer.Handler { { self.reaction(to: $0) } }
 
     /// What a server does about `frame`, for handlers that do other things as well: see `isMessage(_:)`.
     public func reaction(to frame: Frame) -> Reaction {
-        guard isMessage(frame) else { return .noReply }
+        guard frame.kind == .part || frame.type == TunnelWire.messageType else { return .noReply }
         return .perform { try await self.serve($0) }
     }
 
-    /// Whether `frame` is an HTTP message, or the first piece of one.
-    public func isMessage(_ frame: Frame) -> Bool { frame.kind == .part || frame.type == TunnelWire.messageType }
+    /// Whether `frame` is an HTTP message, or the first piece of one: pieces have no type of their own, so one that begins as a
+    /// request with an `http` URL does is taken for one.
+    public func isMessage(_ frame: Frame) -> Bool {
+        frame.kind == .part ? GatewayRequest.isBeginning(frame.body) : frame.type == TunnelWire.messageType
+    }
 
     // MARK: One request
 

@@ -1,6 +1,7 @@
 import Foundation
 import Testing
 import TrunklineCore
+import TrunklineIO
 
 @testable import TrunklineFoundation
 
@@ -121,5 +122,52 @@ struct BodySpoolTests {
         #expect(spool.held == (0, 0))
         let error = await urlError { _ = try await spool.next() }
         #expect(error?.code == .cancelled)
+    }
+
+    /// The writer had found its place in the file; when it had written, what it wrote was there to be read.
+    @Test func whatIsAbandonedWhileItIsWrittenHoldsNothing() async throws {
+        for _ in 0..<500 {
+            let spool = BodySpool(memory: 10, limit: 1_000_000)
+            async let writing: Void = { () async throws -> Void in
+                for _ in 0..<20 { try spool.append(Data(count: 1000)) }
+            }()
+            while spool.held.file == 0 { await Task.yield() }
+            spool.abandon(URLError(.cancelled))
+            try await writing
+            #expect(spool.held == (0, 0))
+            let error = await urlError { _ = try await spool.next() }
+            #expect(error?.code == .cancelled)
+        }
+    }
+
+    @Test func abandoningWhatIsReadToItsEndChangesNothing() async throws {
+        let whole = BodySpool(memory: 10, limit: 1000)
+        try whole.append(Data(count: 10))
+        whole.finish(.success(()))
+        _ = try await whole.next()
+        whole.abandon(URLError(.cancelled))
+        #expect(try await whole.next() == nil)
+        let cut = BodySpool(memory: 10, limit: 1000)
+        cut.finish(.failure(URLError(.networkConnectionLost)))
+        cut.abandon(URLError(.cancelled))
+        let error = await urlError { _ = try await cut.next() }
+        #expect(error?.code == .networkConnectionLost)
+    }
+
+    // MARK: Files
+
+    /// An event loop that let go of a large one freed all of it, and every link waited.
+    @Test func aFileIsClosedWhereItIsSaid() throws {
+        let closing = Lock<[@Sendable () -> Void]>([])
+        var file: TemporaryFile? = try TemporaryFile(in: NSTemporaryDirectory(), isNamed: true) { close in
+            closing.withLock { $0.append(close) }
+        }
+        let path = try #require(file?.path)
+        #expect(FileManager.default.fileExists(atPath: path))
+        file = nil
+        #expect(!FileManager.default.fileExists(atPath: path))
+        let closes = closing.withLock { $0 }
+        #expect(closes.count == 1)
+        for close in closes { close() }
     }
 }

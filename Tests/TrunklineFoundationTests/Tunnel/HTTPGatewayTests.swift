@@ -47,6 +47,10 @@ struct HTTPGatewayTests {
         "POST ORIGIN/ HTTP/1.1\r\n\(fields)Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         "POST ORIGIN/ HTTP/1.1\r\n\(fields)Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
         "GET ORIGIN/ HTTP/1.1\r\n\(fields)\r\nGET ORIGIN/b HTTP/1.1\r\n\(fields)\r\n",
+        // A URLRequest makes capitals of these.
+        "get ORIGIN/ HTTP/1.1\r\n\(fields)\r\n", "head ORIGIN/ HTTP/1.1\r\n\(fields)\r\n",
+        "connect ORIGIN/ HTTP/1.1\r\n\(fields)\r\n", "Trace ORIGIN/ HTTP/1.1\r\n\(fields)\r\n",
+        "get ORIGIN/ HTTP/1.1\r\n\(fields)Content-Length: 3\r\n\r\ntea",
         "CONNECT ORIGIN/ HTTP/1.1\r\n\(fields)\r\n", "TRACE ORIGIN/ HTTP/1.1\r\n\(fields)\r\n",
         "GET http://a@HOST/ HTTP/1.1\r\n\(fields)\r\n", "GET ORIGIN/#a HTTP/1.1\r\n\(fields)\r\n",
         "GET ftp://HOST/ HTTP/1.1\r\n\(fields)\r\n", "GET ORIGIN\\@evil/ HTTP/1.1\r\n\(fields)\r\n",
@@ -122,7 +126,51 @@ struct HTTPGatewayTests {
         }
     }
 
+    /// One address of the name refused, and so its URLSession said that it could not connect. The client sent the request once
+    /// more, past the gateway.
+    @Test(arguments: AddressFamily.allCases)
+    func aPostThatAnOriginMayHaveSeenIsNotSentAgain(live: AddressFamily) async throws {
+        try await HalfDeadName.with(live: live, { _ in .close }) { origin, url in
+            var name = try #require(HTTPOrigin(of: url))
+            name.allowsPrivateAddresses = true
+            let gateway = HTTPGateway(allowing: [name])
+            try await withLoopbackServer(speaking: .standard, handler: gateway.handler) { server in
+                try await withClient(to: server.endpoint, speaking: .standard, options: patientOptions) { client in
+                    try await client.connect()
+                    let tunnel = HTTPTunnel(
+                        client,
+                        options: HTTPTunnel.Options { $0.policy = .preferLink(hedgeAfter: .seconds(3600)) }
+                    )
+                    var request = URLRequest(url: url)
+                    request.httpMethod = "POST"
+                    for body in [Data(), Data("tea".utf8)] {
+                        let error = await urlError { [request] in
+                            _ = try await tunnel.upload(for: request, from: body)
+                        }
+                        #expect(error != nil)
+                    }
+                    #expect(await origin.journal.requestCount == 2 && tunnel.statistics.fallbacks == 0)
+                }
+            }
+        }
+    }
+
     // MARK: Pieces
+
+    @Test func aServersOwnPiecesAreNoMessages() {
+        let gateway = HTTPGateway()
+        let messages: [Bytes] = [
+            "GET http://a/ HTTP/1.1\r\n", "POST https://a.example:1/b?c HTTP/1.1\r\n\r\n", "X-Y HTTP://a/ HTTP/1.1\r\n",
+        ]
+        for piece in messages { #expect(gateway.isMessage(Frame(.part, body: piece))) }
+        let others: [Bytes] = [
+            "", "tea", "GET", "GET ", "GET /a HTTP/1.1", " http://a/", "GET ftp://a/", "GET http:/a/",
+            "\u{1}\u{2} http://a/",
+            Bytes(pattern(1000)),
+        ]
+        for piece in others { #expect(!gateway.isMessage(Frame(.part, body: piece))) }
+        #expect(gateway.isMessage(Frame(.request, type: 0x403)) && !gateway.isMessage(Frame(.request, type: 0x410)))
+    }
 
     @Test(arguments: [
         ["GET ORIGIN/ HTTP/1.1\r\nHost: HOST\r\n", "Trunkline-Window: 65536\r\n\r\n"],
