@@ -173,7 +173,7 @@ public final class HTTPTunnel: Sendable {
         let reply = try await run(request, body(of: request), policy)
         do {
             let file = try await Disk.run {
-                Result { try TemporaryFile(in: NSTemporaryDirectory(), isNamed: true) }
+                Result { try Disk.makeFile(isNamed: true) }
             }.get()
             var offset = 0
             while let piece = try await reply.body.storage.next() {
