@@ -17,7 +17,7 @@ let origin = try await LoopbackServer.start(speaking: HTTP1Codec()) { frame in
 let root = "http://\(origin.endpoint)"
 
 // The gateway. An address on its list may be one of this machine; a name may lead there only if the list says so.
-guard let ours = HTTPOrigin(root) else { fatalError("\(root) is no origin") }
+guard let ours = HTTPOrigin(parsing: root) else { fatalError("\(root) is no origin") }
 let gateway = HTTPGateway(
     allowing: [ours, "https://api.example.com"],
     options: HTTPGateway.Options { $0.maximumRequestBody = 1024 }

@@ -18,7 +18,8 @@ let origin = try await LoopbackServer.start(speaking: HTTP1Codec()) { frame in
     }
 }
 let root = "http://\(origin.endpoint)"
-guard let ours = HTTPOrigin(root), let user = URL(string: "\(root)/users/7"), let log = URL(string: "\(root)/log")
+guard let ours = HTTPOrigin(parsing: root), let user = URL(string: "\(root)/users/7"),
+    let log = URL(string: "\(root)/log")
 else {
     fatalError("\(root) is no origin")
 }

@@ -117,7 +117,7 @@ struct TunnelBench {
             return asksToClose ? .sequence([.reply(frame), .close]) : .reply(frame)
         }
         guard case .host(_, let originPort) = origin.endpoint.target else { throw BenchError("the origin has no port") }
-        guard let allowed = HTTPOrigin("http://127.0.0.1:\(originPort)", allowingPrivateAddresses: true) else {
+        guard let allowed = HTTPOrigin(parsing: "http://127.0.0.1:\(originPort)", allowingPrivateAddresses: true) else {
             throw BenchError("port \(originPort) makes no origin")
         }
         let gateway = HTTPGateway(allowing: [allowed])

@@ -101,7 +101,8 @@ public struct FormattedJSONRequest<Body: Encodable & Sendable, Reply: Decodable 
 
 /// A JSON text is not what it was expected to be.
 public struct JSONDecodingError: Error, CustomStringConvertible {
-    /// Where in the text, from the outermost key on: `["user", "addresses", "0", "street"]`. Empty for the whole of it.
+    /// Where in the text, from the outermost key on: `["user", "addresses", "0", "street"]`. Empty for the whole of it, and
+    /// where a decoder throws an error of its own: a `DecodingError` has a path.
     public let codingPath: [String]
     /// What the decoder says is wrong there.
     public let reason: String

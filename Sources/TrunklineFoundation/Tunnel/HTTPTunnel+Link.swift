@@ -75,7 +75,8 @@ extension HTTPTunnel {
         let message: HTTP1Response, opening: HTTP1Opening
         do throws(FrameError) { (message, opening) = try HTTP1Opening.response(first.body) } catch {
             frames.cancel()
-            throw URLError(.badServerResponse, reason: "\(error)", underlying: error)
+            let hint = "is there a gateway, and do both ends speak .standard?"
+            throw URLError(.badServerResponse, reason: "the answer is no HTTP (\(error)): \(hint)", underlying: error)
         }
         guard let response = TunnelResponse(message, from: request.url) else { throw URLError(.badServerResponse) }
         let isEmpty = request.method == "HEAD" || message.status == 204 || message.status == 304

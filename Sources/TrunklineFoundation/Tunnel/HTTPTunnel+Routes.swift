@@ -150,7 +150,7 @@ extension HTTPTunnel {
                 (isDirectUnderWay, isHedge) = (true, true)
                 group.addTask { .direct(await self.directly(request)) }
             case .direct(.success(let reply)):
-                if isHedge, linkResult == nil { counters.withLock { $0.hedgesWon += 1 } }
+                if isHedge { counters.withLock { $0.hedgesWon += 1 } }
                 return .success(reply)
             case .direct(.failure(let error)):
                 isDirectUnderWay = false

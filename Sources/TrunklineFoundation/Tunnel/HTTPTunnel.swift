@@ -85,9 +85,9 @@ public final class HTTPTunnel: Sendable {
         public var direct = 0
         /// Sent directly because the link was slow.
         public var hedges = 0
-        /// Those of them that were faster.
+        /// Those of them whose answer it was.
         public var hedgesWon = 0
-        /// Sent directly because the link was not there, or failed.
+        /// Sent directly because the link was not there or failed, or the gateway refused or could not.
         public var fallbacks = 0
         /// Hedges that were left out because the budget was spent.
         public var refusedByBudget = 0

@@ -116,7 +116,7 @@ public final class TunnelURLProtocol: URLProtocol {
         #if canImport(FoundationNetworking)
             if task is URLSessionUploadTask || task is URLSessionDownloadTask {
                 let reason =
-                    "a tunnel takes data tasks alone: it sees no body of an upload task and has no file for a download task"
+                    "on Linux TunnelURLProtocol takes data tasks alone; HTTPTunnel itself has upload and download"
                 return TunnelAnswer.failure(URLError(.unsupportedURL, reason: reason)).tell(client, for: self)
             }
         #endif

@@ -2,7 +2,8 @@ public import Foundation
 
 /// Scheme, host and port of a server of HTTP (RFC 6454), as a gateway's allow-list has them.
 ///
-/// Written as a string: `"https://api.example.com"`, `"http://127.0.0.1:8080"`. One with an address in place of a name is
+/// Written as a string: `"https://api.example.com"`, `"http://127.0.0.1:8080"`; `HTTPOrigin(parsing:)` reads one that comes
+/// from elsewhere. There are no wildcards. One with an address in place of a name is
 /// allowed to be on this machine or this network; one with a name is not, wherever its name leads, unless it says so.
 public struct HTTPOrigin: Sendable, Hashable, CustomStringConvertible {
     /// `http` or `https`.
@@ -17,15 +18,15 @@ public struct HTTPOrigin: Sendable, Hashable, CustomStringConvertible {
     /// The origin of a URL; `nil` when it has none that a gateway could ask.
     public init?(of url: URL) {
         guard let scheme = url.scheme?.lowercased(), ["http", "https"].contains(scheme),
-            let host = url.host(percentEncoded: false)?.lowercased(), !host.isEmpty
+            let host = url.host(percentEncoded: false)?.lowercased(), !host.isEmpty, !host.contains("*")
         else { return nil }
         self.scheme = scheme
         self.host = host.hasPrefix("[") && host.hasSuffix("]") ? String(host.dropFirst().dropLast()) : host
         port = url.port ?? (scheme == "https" ? 443 : 80)
     }
 
-    /// Reads an origin; `nil` for what is none, or has a path, a query or a user.
-    public init?(_ text: String, allowingPrivateAddresses: Bool = false) {
+    /// Reads an origin; `nil` for what is none, has no scheme, or has a path, a query, a user or a wildcard.
+    public init?(parsing text: String, allowingPrivateAddresses: Bool = false) {
         guard let url = URL(string: text), ["", "/"].contains(url.path), url.query == nil, url.user == nil else {
             return nil
         }
@@ -58,7 +59,9 @@ public struct HTTPOrigin: Sendable, Hashable, CustomStringConvertible {
 extension HTTPOrigin: ExpressibleByStringLiteral {
     /// The origin of a literal, which must be one.
     public init(stringLiteral text: String) {
-        guard let origin = HTTPOrigin(text) else { preconditionFailure("“\(text)” is no origin") }
+        guard let origin = HTTPOrigin(parsing: text) else {
+            preconditionFailure("“\(text)” is no origin such as http://127.0.0.1:8080")
+        }
         self = origin
     }
 }

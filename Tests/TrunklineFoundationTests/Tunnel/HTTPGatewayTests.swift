@@ -108,11 +108,20 @@ struct HTTPGatewayTests {
         }
     }
 
+    @Test(arguments: [
+        "127.0.0.1:80", "ftp://a", "http://", "http://a/b", "http://a?b", "http://me@a", "http://*.a", "",
+    ])
+    func whatIsNoOriginIsNone(_ text: String) {
+        #expect(HTTPOrigin(parsing: text) == nil)
+    }
+
     @Test func aNameOfThisMachineMustBeAllowedTwice() async throws {
         try await Tunnelled.with({ _ in .reply("tea") }) { setup in
             let port = try #require(URL(string: setup.origin.root)?.port)
             for (isAllowed, status) in [(false, 403), (true, 200)] {
-                let name = try #require(HTTPOrigin("http://localhost:\(port)", allowingPrivateAddresses: isAllowed))
+                let name = try #require(
+                    HTTPOrigin(parsing: "http://localhost:\(port)", allowingPrivateAddresses: isAllowed)
+                )
                 let gateway = HTTPGateway(allowing: [name])
                 try await withLoopbackServer(speaking: .standard, handler: gateway.handler) { server in
                     try await withClient(to: server.endpoint, speaking: .standard, options: patientOptions) { client in

@@ -57,7 +57,7 @@ struct ThreeWays {
         _ body: nonisolated(nonsending) (ThreeWays) async throws -> Void
     ) async throws {
         let root = "http://127.0.0.1:\(port)"
-        let gateway = HTTPGateway(allowing: [HTTPOrigin(root)].compactMap { $0 })
+        let gateway = HTTPGateway(allowing: [HTTPOrigin(parsing: root)].compactMap { $0 })
         try await withLoopbackServer(speaking: .standard, handler: gateway.handler) { server in
             try await withClient(to: server.endpoint, speaking: .standard, options: patientOptions) { client in
                 try await client.connect()
