@@ -52,7 +52,7 @@ public func withTimeout<Value: Sendable>(
                 attempts: error.attempts,
                 cause: error.cause
             )
-        } catch where isExpired && !(error is ClientError) {
+        } catch  where isExpired && !(error is ClientError) {
             throw ClientError(.timedOut, .unknown, expired, cause: error is CancellationError ? nil : error)
         }
         throw ClientError(.timedOut, .unknown, expired)

@@ -96,7 +96,10 @@ struct GatewayRequest {
             throw GatewayRefusal(.unreachable, "\(origin.host) is not known", .cannotFindHost)
         }
         guard addresses.allSatisfy(\.isPublic) else {
-            throw GatewayRefusal(.forbidden, "\(origin.host) is on this machine or this network; allow it by allowingPrivateAddresses")
+            throw GatewayRefusal(
+                .forbidden,
+                "\(origin.host) is on this machine or this network; allow it by allowingPrivateAddresses"
+            )
         }
     }
 }
