@@ -17,6 +17,7 @@ let package = Package(
     platforms: [.macOS(.v15), .iOS(.v18)],
     products: [
         .library(name: "Trunkline", targets: ["Trunkline"]),
+        .library(name: "TrunklineFoundation", targets: ["TrunklineFoundation"]),
         .library(name: "TrunklineTesting", targets: ["TrunklineTesting"]),
     ],
     targets: [
@@ -32,17 +33,26 @@ let package = Package(
             dependencies: ["TrunklineCore", "TrunklineIO", "CTrunkline"],
             swiftSettings: settings
         ),
+        // What needs Foundation: JSON bodies, HTTP over the link.
+        .target(
+            name: "TrunklineFoundation",
+            dependencies: ["Trunkline", "TrunklineCore", "TrunklineIO"],
+            swiftSettings: settings
+        ),
         // A real server with scripted faults and a simulated network, for our tests and users'.
         .target(
             name: "TrunklineTesting",
-            dependencies: ["Trunkline", "TrunklineCore", "TrunklineIO", "CTrunkline"],
+            dependencies: ["Trunkline", "TrunklineFoundation", "TrunklineCore", "TrunklineIO", "CTrunkline"],
             swiftSettings: settings
         ),
         // Counts allocations, by defining malloc: for the benchmark alone.
         .target(name: "CTrunklineBench"),
         .executableTarget(
             name: "trunkline-bench",
-            dependencies: ["Trunkline", "TrunklineTesting", "TrunklineCore", "TrunklineIO", "CTrunklineBench"],
+            dependencies: [
+                "Trunkline", "TrunklineFoundation", "TrunklineTesting", "TrunklineCore", "TrunklineIO",
+                "CTrunklineBench",
+            ],
             swiftSettings: settings
         ),
         // Layouts that more than one target tries.
@@ -65,8 +75,13 @@ let package = Package(
             swiftSettings: settings
         ),
         .testTarget(
+            name: "TrunklineFoundationTests",
+            dependencies: ["TrunklineFoundation", "Trunkline", "TrunklineTesting", "TrunklineCore", "TrunklineIO"],
+            swiftSettings: settings
+        ),
+        .testTarget(
             name: "TrunklineInteropTests",
-            dependencies: ["Trunkline", "TrunklineTesting"],
+            dependencies: ["Trunkline", "TrunklineFoundation", "TrunklineTesting"],
             swiftSettings: settings
         ),
     ]

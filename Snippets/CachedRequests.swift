@@ -34,9 +34,11 @@ do {
 // 4. One caller who gives up leaves the others alone. The cancel frame goes out with the last one.
 let slow = Request(type: 0x402, body: "slow")
 await server.script(.noReply)
+let shares = await client.statistics.cache.shares
 let impatient = Task { try await client.send(slow, cache: .for(.seconds(60)), timeout: .seconds(30)) }
 let patient = Task { try await client.send(slow, cache: .for(.seconds(60)), timeout: .seconds(30)) }
 try await server.waitForRequest { $0.body == "slow" }
+while await client.statistics.cache.shares == shares { try await Task.sleep(for: .milliseconds(1)) }  // both have asked
 impatient.cancel()
 _ = await impatient.result
 print("4. one has left, cancel frames: \(await server.journal.cancelCount)")

@@ -11,12 +11,14 @@
 /// Requests inside are cancelled as by their task: cancel frames go out. It returns when `operation` has, so an
 /// operation that does not heed cancellation delays the expiry; everything in this package heeds it.
 ///
+/// The closure is `@Sendable`: a `var` must be a constant by then, or be captured (`{ [request] in … }`).
+///
 /// At zero or below it fails at once and `operation` is not run. `operation` runs in a child task: on an actor, say so
 /// (`{ @MainActor in … }`).
 ///
 /// - Parameter clock: What measures the time. In a simulation pass `network.clock`, or the time will not pass.
 /// - Throws: `timedOut` on expiry, with the fate of the request that was cancelled by it (`unknown` if the operation
-///   threw something else); otherwise what `operation` throws.
+///   threw an error of another kind, which is then the `cause`); otherwise what `operation` throws.
 public func withTimeout<Value: Sendable>(
     _ timeout: Duration,
     clock: some Clock<Duration> = ContinuousClock(),
@@ -50,8 +52,8 @@ public func withTimeout<Value: Sendable>(
                 attempts: error.attempts,
                 cause: error.cause
             )
-        } catch is CancellationError where isExpired {
-            throw ClientError(.timedOut, .unknown, expired)
+        } catch  where isExpired && !(error is ClientError) {
+            throw ClientError(.timedOut, .unknown, expired, cause: error is CancellationError ? nil : error)
         }
         throw ClientError(.timedOut, .unknown, expired)
     }

@@ -8,6 +8,8 @@ struct Arguments {
         case codecs(isQuick: Bool)
         /// Plaintext against TLS.
         case tls(isQuick: Bool)
+        /// HTTP over the link against HTTP by itself.
+        case http(isQuick: Bool)
         /// An external server is driven, and one JSON line printed.
         case drive(Run)
         /// One cell of the matrix, in a process of its own; the line it prints is for `Matrix`.
@@ -16,10 +18,12 @@ struct Arguments {
         case serve
         /// The test servers of the comparison with TLS.
         case serveSecured
+        /// The gateway and the origin of the comparison with HTTP by itself.
+        case serveGateway
     }
 
     static let usage = """
-        USAGE: trunkline-bench [--quick] [--codecs | --tls]
+        USAGE: trunkline-bench [--quick] [--codecs | --tls | --http]
                trunkline-bench --port P --concurrency C --payload BYTES --requests N [--warmup M] [--pinned]
 
         Without a port: measures a matrix of requests in flight × body size against an echo server in a process of its
@@ -42,6 +46,7 @@ struct Arguments {
           --quick            one short round, about 40 s (without it about 5 min)
           --codecs           the codecs alone, about 6 s
           --tls              plaintext against TLS, and OpenSSL alone, about 90 s
+          --http             GETs over the link against GETs by a URLSession, over a long way, about 90 s
           --port P           the echo server's port
           --concurrency C    requests in flight
           --payload BYTES    size of each body
@@ -64,6 +69,8 @@ struct Arguments {
             command = .serve
         case "serve-secured":
             command = .serveSecured
+        case "serve-gateway":
+            command = .serveGateway
         case "cell":
             words.removeFirst()
             var options = try Options(words, flags: [])
@@ -74,7 +81,7 @@ struct Arguments {
                 try options.run(row, warmUp: .milliseconds(warmUp), measured: .milliseconds(measured))
             )
         default:
-            var options = try Options(words, flags: ["--quick", "--codecs", "--tls", "--pinned"])
+            var options = try Options(words, flags: ["--quick", "--codecs", "--tls", "--http", "--pinned"])
             if options.has("--port") {
                 let row: Row = options.takeFlag("--pinned") ? .pinned : .ordinary
                 let count = try options.number("--requests", 1...)
@@ -85,7 +92,9 @@ struct Arguments {
                 command =
                     options.takeFlag("--codecs")
                     ? .codecs(isQuick: isQuick)
-                    : options.takeFlag("--tls") ? .tls(isQuick: isQuick) : .matrix(isQuick: isQuick)
+                    : options.takeFlag("--tls")
+                        ? .tls(isQuick: isQuick)
+                        : options.takeFlag("--http") ? .http(isQuick: isQuick) : .matrix(isQuick: isQuick)
                 try options.refuseRest()
             }
         }

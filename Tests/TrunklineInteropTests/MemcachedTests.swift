@@ -47,7 +47,7 @@ struct MemcachedTests {
 
     @Test(.timeLimit(.minutes(5)))
     func tenThousandConcurrentSetsAndGetsKeepEveryValue() async throws {
-        let server = try ServerProcess("memcached") { ["-u", "root", "-m", "1024", "-s", $0] }
+        let server = try await ServerProcess("memcached") { ["-u", "root", "-m", "1024", "-s", $0] }
         defer { server.stop() }
         try await withClient(to: .unix(path: server.socketPath), speaking: Memcached.layout) { client in
             let wrong = try await withThrowingTaskGroup(of: Bool.self) { group in
@@ -71,7 +71,7 @@ struct MemcachedTests {
 
     @Test(.timeLimit(.minutes(5)))
     func aMissingKeyIsARejectedStatus() async throws {
-        let server = try ServerProcess("memcached") { ["-u", "root", "-s", $0] }
+        let server = try await ServerProcess("memcached") { ["-u", "root", "-s", $0] }
         defer { server.stop() }
         try await withClient(to: .unix(path: server.socketPath), speaking: Memcached.layout) { client in
             let error = await #expect(throws: ClientError.self) { try await client.send(Memcached.get("nobody")) }
@@ -84,7 +84,7 @@ struct MemcachedTests {
 
     @Test(.timeLimit(.minutes(5)))
     func aBatchAnswersEveryRequestOnItsOwn() async throws {
-        let server = try ServerProcess("memcached") { ["-u", "root", "-s", $0] }
+        let server = try await ServerProcess("memcached") { ["-u", "root", "-s", $0] }
         defer { server.stop() }
         try await withClient(to: .unix(path: server.socketPath), speaking: Memcached.layout) { client in
             _ = try await client.send(Memcached.set("here", [1, 2, 3]))

@@ -41,7 +41,7 @@ final class NetworkNamespace {
     func pullCable() throws { try Self.ip("-n \(name) link set \(far) down") }
 
     /// Starts `program` inside and waits until `port` accepts connections, for ten seconds at most.
-    func start(_ program: String, _ arguments: [String], port: Int) throws {
+    func start(_ program: String, _ arguments: [String], port: Int) async throws {
         let process = Process()
         process.executableURL = URL(fileURLWithPath: try Self.path(of: "ip"))
         process.arguments = ["netns", "exec", name, program] + arguments
@@ -55,7 +55,7 @@ final class NetworkNamespace {
             let table = try? String(contentsOfFile: "/proc/\(process.processIdentifier)/net/tcp", encoding: .utf8)
             if let table, table.contains(entry) { return }
             guard process.isRunning, Date() < deadline else { throw Failed(description: "\(program) does not listen") }
-            Thread.sleep(forTimeInterval: 0.01)
+            try await Task.sleep(for: .milliseconds(10))
         }
     }
 
@@ -63,7 +63,6 @@ final class NetworkNamespace {
     func remove() {
         for process in processes where process.isRunning {
             kill(process.processIdentifier, SIGKILL)  // `ip netns exec` has become the program
-            process.waitUntilExit()
         }
         processes = []
         // The pair goes with one of its ends; the namespace alone may live on for a moment.

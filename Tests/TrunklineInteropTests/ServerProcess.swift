@@ -1,10 +1,14 @@
 import Foundation
 
 /// A server of somebody else's, started for one test on a Unix socket in a directory of its own and stopped by pid.
+///
+/// It is waited for on other threads than those that tests share.
 final class ServerProcess {
     private var process = Process()
     private let program: String
     private let arguments: [String]
+    /// The file that tells that it is there.
+    private let sign: String
     let directory: URL
     let socketPath: String
 
@@ -27,34 +31,57 @@ final class ServerProcess {
         let description: String
     }
 
-    /// Starts `program` and waits until its socket accepts connections, for ten seconds at most.
+    /// Starts `program` and waits until its socket is there, or the file that is called so beside it, for ten seconds at
+    /// most.
     ///
     /// `arguments` may put files into the directory, which is that of the socket.
-    init(_ program: String, arguments: (_ socketPath: String) throws -> [String]) throws {
+    init(
+        _ program: String,
+        sign: String = "s",
+        arguments: (_ socketPath: String) async throws -> [String]
+    ) async throws {
         directory = FileManager.default.temporaryDirectory
             .appendingPathComponent("trunkline-\(UUID().uuidString.prefix(8))")
         socketPath = directory.appendingPathComponent("s").path
+        self.sign = directory.appendingPathComponent(sign).path
         self.program = program
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
-        self.arguments = try arguments(socketPath)
-        try start()
+        do {
+            self.arguments = try await arguments(socketPath)
+        } catch {
+            try? FileManager.default.removeItem(at: directory)
+            throw error
+        }
+        try await start()
+    }
+
+    /// Starts with a port that is free, and with another one if somebody was faster.
+    static func atFreePort<Server>(_ start: (UInt16) async throws -> Server) async throws -> Server {
+        for _ in 0..<3 {
+            do { return try await start(try freePort()) } catch is NotStarted {}
+        }
+        return try await start(try freePort())
     }
 
     /// Starts it again at the same socket, after `kill`.
-    func start() throws {
+    func start() async throws {
         guard let path = Self.find(program) else { throw NotStarted(description: "\(program) is not installed") }
-        process = Process()
-        process.executableURL = URL(fileURLWithPath: path)
-        process.arguments = arguments
-        process.standardInput = FileHandle.nullDevice
-        try process.run()
-        let deadline = Date().addingTimeInterval(10)
-        while !FileManager.default.fileExists(atPath: socketPath) {
-            guard process.isRunning, Date() < deadline else {
-                stop()
-                throw NotStarted(description: "\(program) made no socket at \(socketPath)")
+        let (program, arguments, sign) = (program, arguments, sign)
+        process = try await elsewhere {
+            let process = Process()
+            process.executableURL = URL(fileURLWithPath: path)
+            process.arguments = arguments
+            process.standardInput = FileHandle.nullDevice
+            try process.run()
+            let deadline = Date().addingTimeInterval(10)
+            while !FileManager.default.fileExists(atPath: sign) {
+                guard process.isRunning, Date() < deadline else {
+                    Foundation.kill(process.processIdentifier, SIGKILL)
+                    throw NotStarted(description: "\(program) did not make \(sign)")
+                }
+                Thread.sleep(forTimeInterval: 0.01)
             }
-            Thread.sleep(forTimeInterval: 0.01)
+            return process
         }
     }
 
@@ -64,20 +91,31 @@ final class ServerProcess {
     /// Lets it go on.
     func resume() { Foundation.kill(process.processIdentifier, SIGCONT) }
 
-    /// Kills it; what it had in its directory stays, but for the socket.
-    func kill() {
-        if process.isRunning {
-            // Not SIGTERM: the child inherits the signal mask of the pool's thread that started it, which blocks that.
-            Foundation.kill(process.processIdentifier, SIGKILL)
-            process.waitUntilExit()
-        }
-        try? FileManager.default.removeItem(atPath: socketPath)
+    /// Kills it and waits until it is gone; what it had in its directory stays, but for the socket.
+    func kill() async {
+        let process = process
+        Self.kill(process)
+        try? await elsewhere { while process.isRunning { Thread.sleep(forTimeInterval: 0.001) } }
+        for file in [socketPath, sign] { try? FileManager.default.removeItem(atPath: file) }
     }
 
+    /// Not by SIGTERM: the child inherits the signal mask of the thread that started it, which blocks that.
+    private static func kill(_ process: Process) {
+        if process.isRunning { Foundation.kill(process.processIdentifier, SIGKILL) }
+    }
+
+    /// Kills it, and removes its directory.
     func stop() {
-        kill()
+        Self.kill(process)
         try? FileManager.default.removeItem(at: directory)
     }
 
     deinit { stop() }
+}
+
+/// Does what takes long on a thread of its own, as those that tests share are few.
+func elsewhere<Result: Sendable>(_ work: @escaping @Sendable () throws -> Result) async throws -> Result {
+    try await withCheckedThrowingContinuation { continuation in
+        Thread.detachNewThread { continuation.resume(with: Swift.Result { try work() }) }
+    }
 }

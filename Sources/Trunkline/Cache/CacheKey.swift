@@ -4,20 +4,24 @@ import TrunklineCore
 ///
 /// A request's key is everything that is said in it: type, body, content type and named fields. So two requests that differ
 /// in a session token or a time stamp are different; give such a name: `.for(.seconds(60)).keyed(by: "user 7")`. So do for
-/// very large requests, which are kept with their responses, and hashed whenever one is looked for.
-public struct CacheKey: Sendable, Hashable {
+/// very large requests, which are kept with their responses, and read whenever one is looked for.
+public struct CacheKey: Sendable {
     private enum Content: Sendable, Hashable {
         case request(Frame)
         case name(String)
     }
 
     private var content: Content
+    /// Of the content: taken once, so that no lock is held while a large request is read for it.
+    private let digest: Int
+
+    private init(_ content: Content) { (self.content, digest) = (content, content.hashValue) }
 
     /// A name of your own. It is for you to see that calls which use it want the same.
-    public init(_ name: String) { content = .name(name) }
+    public init(_ name: String) { self.init(.name(name)) }
 
     /// The key of calls with `request` that have none of their own.
-    public init(_ request: Request) { content = .request(request.frame) }
+    public init(_ request: Request) { self.init(.request(request.frame)) }
 
     /// The key of calls with `request` that have none of their own.
     ///
@@ -39,6 +43,14 @@ public struct CacheKey: Sendable, Hashable {
         key.content = .request(frame.compacted)
         return key
     }
+}
+
+extension CacheKey: Hashable {
+    /// Whether what both find is the same.
+    public static func == (a: CacheKey, b: CacheKey) -> Bool { a.digest == b.digest && a.content == b.content }
+
+    /// Feeds what stands for the content to `hasher`.
+    public func hash(into hasher: inout Hasher) { hasher.combine(digest) }
 }
 
 extension CacheKey: ExpressibleByStringInterpolation {

@@ -5,7 +5,8 @@ import TrunklineIO
 ///
 /// Behind a lock, so that a response that is there costs its caller no way to the loop and back, and that
 /// `removeCachedResponses` holds as soon as it has returned. Nobody is resumed here: what is found is handed out, and the
-/// loop, where alone exchanges are begun, joined, left and ended, does the rest.
+/// loop, where alone exchanges are begun, joined, left and ended, does the rest. Nor is much read or freed here, however large
+/// responses and requests are, as the loop waits for the lock: what is dropped is handed out, too.
 final class ResponseCache: Sendable {
     private struct State {
         var store: ResponseStore
@@ -74,30 +75,23 @@ final class ResponseCache: Sendable {
 
     /// Forgets what is there for `key`, and lets nobody have what is on its way but those who wait for it already.
     func remove(_ key: CacheKey) {
-        state.withLock { state in
-            state.store.remove(key)
-            state.loading[key] = nil
-        }
+        _ = state.withLock { state in (state.store.remove(key), state.loading.removeValue(forKey: key)) }
     }
 
     func removeAll() {
-        state.withLock { state in
-            state.store.removeAll()
-            state.loading = [:]
-        }
+        _ = state.withLock { state in (state.store.removeAll(), exchange(&state.loading, with: [:])) }
     }
 
     /// Forgets `response`, which its caller could not read.
     func remove(_ response: Frame, for key: CacheKey) {
-        state.withLock { $0.store.remove(key) { $0 == response } }
+        _ = state.withLock { $0.store.remove(key) { $0 == response } }
     }
 
     /// The client takes nothing on any more: forgets everything for good.
     func close() {
-        state.withLock { state in
+        _ = state.withLock { state in
             state.isClosed = true
-            state.store.removeAll()
-            state.loading = [:]
+            return (state.store.removeAll(), exchange(&state.loading, with: [:]))
         }
     }
 
@@ -138,18 +132,20 @@ final class ResponseCache: Sendable {
         // The callers get the same memory as the cache.
         if case .success(let frame) = outcome, codec.mayCache(frame) { response = frame.compacted }
         let (kept, key, now) = (response, exchange.key.compacted, loop.now)
-        state.withLock { state in
+        _ = state.withLock { state -> [ResponseStore.Slot] in
             guard var loading = state.loading[key], let place = loading.firstIndex(where: { $0 === exchange }) else {
-                return
+                return []
             }
+            var dropped: [ResponseStore.Slot] = []
             if let kept {
-                state.store.insert(kept, for: key, at: now)
+                dropped = state.store.insert(kept, for: key, at: now)
                 loading.removeFirst(place)  // they began before
                 loading.removeFirst()
             } else {
                 loading.remove(at: place)
             }
             state.loading[key] = loading.isEmpty ? nil : loading
+            return dropped
         }
         return response.map { .success($0) } ?? outcome
     }

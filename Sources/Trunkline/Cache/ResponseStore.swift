@@ -2,17 +2,18 @@ import TrunklineCore
 
 /// Responses by their keys, bounded by count and by bytes: what was not used for longest makes room.
 ///
-/// The slots form a list in the order of their use, so that using, adding and dropping one is constant work.
+/// The slots form a list in the order of their use, so that using, adding and dropping one is constant work. What is dropped
+/// is handed out, so that whoever holds a lock can free it afterwards.
 struct ResponseStore: Sendable {
-    private struct Slot {
+    struct Slot {
         let key: CacheKey
         let response: Frame
         let receivedAt: Instant
         let cost: Int
         /// The next one that was used later.
-        var newer: Int?
+        fileprivate var newer: Int?
         /// The next one that was used earlier.
-        var older: Int?
+        fileprivate var older: Int?
     }
 
     /// What the bookkeeping for a response takes, roughly: a slot, its place in the index, and two arrays' heads.
@@ -49,37 +50,46 @@ struct ResponseStore: Sendable {
     }
 
     /// Keeps `response` in place of what is there for `key`, which goes even if there is no room for the new one.
-    mutating func insert(_ response: Frame, for key: CacheKey, at now: Instant) {
-        remove(key)
+    /// Returns what was dropped.
+    @discardableResult
+    mutating func insert(_ response: Frame, for key: CacheKey, at now: Instant) -> [Slot] {
+        var dropped = remove(key).map { [$0] } ?? []
         let cost = response.contentSize + key.size + Self.overhead
-        guard maximumCount > 0, cost <= maximumBytes else { return }
+        guard maximumCount > 0, cost <= maximumBytes else { return dropped }
         // In this order, so that nothing overflows.
-        while count >= maximumCount || byteCount > maximumBytes - cost, let oldest { drop(oldest) }
+        while count >= maximumCount || byteCount > maximumBytes - cost, let oldest, let slot = drop(oldest) {
+            dropped.append(slot)
+        }
         let slot = Slot(key: key, response: response, receivedAt: now, cost: cost)
         let index = free.popLast() ?? slots.count
         if index == slots.count { slots.append(slot) } else { slots[index] = slot }
         indices[key] = index
         byteCount += cost
         link(index)
+        return dropped
     }
 
-    /// Drops the response for `key`, if there is one that `isMeant`.
-    mutating func remove(_ key: CacheKey, where isMeant: (Frame) -> Bool = { _ in true }) {
-        if let index = indices[key], let slot = slots[index], isMeant(slot.response) { drop(index) }
+    /// Drops the response for `key`, if there is one that `isMeant`, and returns it.
+    @discardableResult
+    mutating func remove(_ key: CacheKey, where isMeant: (Frame) -> Bool = { _ in true }) -> Slot? {
+        guard let index = indices[key], let slot = slots[index], isMeant(slot.response) else { return nil }
+        return drop(index)
     }
 
-    /// Drops everything, and the memory of the bookkeeping.
-    mutating func removeAll() {
-        self = ResponseStore(maximumCount: maximumCount, maximumBytes: maximumBytes)
+    /// Drops everything, and the memory of the bookkeeping. Returns the store as it was.
+    @discardableResult
+    mutating func removeAll() -> ResponseStore {
+        exchange(&self, with: ResponseStore(maximumCount: maximumCount, maximumBytes: maximumBytes))
     }
 
-    private mutating func drop(_ index: Int) {
-        guard let slot = slots[index] else { return }
+    private mutating func drop(_ index: Int) -> Slot? {
+        guard let slot = slots[index] else { return nil }
         unlink(index)
         slots[index] = nil
         free.append(index)
         indices[slot.key] = nil
         byteCount -= slot.cost
+        return slot
     }
 
     /// Puts a slot in front of the list.

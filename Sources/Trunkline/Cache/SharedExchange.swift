@@ -58,15 +58,15 @@ final class SharedExchange: @unchecked Sendable {
     /// Those who wait. Removal is the only way out.
     private var calls: [Ticket: SharedCall] = [:]
     private var deadlines = DeadlineQueue()
-    /// When the request table has the deadlines looked at next, or before.
-    private var watched: Instant
+    /// When the request table has the deadlines looked at: each of these is there once, the earliest is the last.
+    private var watched: [Instant]
 
     init(for call: SharedCall, in cache: ResponseCache) {
         ticket = call.ticket
         key = call.key
         retry = call.retry
         waitsForReady = call.waitsForReady
-        watched = call.deadline ?? .distantFuture
+        watched = call.deadline.map { [$0] } ?? []
         self.cache = cache
     }
 
@@ -95,8 +95,14 @@ final class SharedExchange: @unchecked Sendable {
             let calls = calls
             deadlines.compact { calls[$0] != nil }
         }
-        guard deadline < watched else { return nil }
-        watched = deadline
+        return unwatched(deadline)
+    }
+
+    /// The instant if it is earlier than all that are watched; then it is to be watched, and is taken for it. Otherwise one
+    /// deadline would be there again for every caller whose time is over before.
+    private func unwatched(_ deadline: Instant) -> Instant? {
+        if let earliest = watched.last, earliest <= deadline { return nil }
+        watched.append(deadline)
         return deadline
     }
 
@@ -113,16 +119,16 @@ final class SharedExchange: @unchecked Sendable {
     /// Its calls up to `last`.
     func tickets(upTo last: Ticket) -> [Ticket] { calls.keys.filter { $0 <= last }.sorted() }
 
-    /// Lets those leave whose time is over at `now`. Returns when to look again; `nil`, and nobody has left, if that is all
-    /// of them.
+    /// Lets those leave whose time is over at `now`. Returns when to look again, `.distantFuture` when that is watched
+    /// already, or for never; `nil`, and nobody has left, if that is all of them.
     func nextLook(at now: Instant) -> Instant? {
         var expired: [Ticket] = []
         while let ticket = deadlines.popDue(at: now) {
             if calls[ticket] != nil { expired.append(ticket) }
         }
         guard leave(expired, .leftBehind(.timedOut, "out of time")) else { return nil }
-        watched = deadlines.earliest ?? .distantFuture
-        return watched
+        while let last = watched.last, last <= now { watched.removeLast() }
+        return deadlines.earliest.flatMap(unwatched) ?? .distantFuture
     }
 
     /// The request has ended: tells everyone, in the order in which they came.

@@ -28,8 +28,8 @@ extension Waiter {
         }
     }
 
-    /// When to look again whether the request is out of time; `nil` when it is, at `now`. Those that cannot say have one
-    /// deadline, which has passed.
+    /// When to look again whether the request is out of time, `.distantFuture` for no further time; `nil` when it is, at
+    /// `now`. Those that cannot say have one deadline, which has passed.
     func nextLook(at now: Instant) -> Instant? {
         switch self {
         case .stream(let channel): channel.nextLook(at: now)

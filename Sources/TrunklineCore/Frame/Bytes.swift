@@ -98,6 +98,7 @@ extension Bytes: Hashable {
         guard a.count == b.count else { return false }
         return unsafe a.withUnsafeBytes { a in
             unsafe b.withUnsafeBytes { b in
+                if unsafe a.baseAddress == b.baseAddress { return true }
                 // Eight bytes at a time, then the rest.
                 let words = a.count / 8
                 for word in 0..<words {

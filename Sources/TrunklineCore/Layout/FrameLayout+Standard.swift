@@ -12,8 +12,9 @@ extension FrameCodec where Self == FrameLayout {
     /// application's own types start at 0x410. Serials start at 50.
     ///
     /// Type 0x404 is a piece of a message with more to come, in both directions (`Frame.Kind.part`): all pieces have the
-    /// serial of their request, and the last has another type. Type 0x405 is the client's word that it will take so many more
-    /// bytes of the reply, four bytes, big-endian.
+    /// serial of their request, and the last has another type. Two more types belong to HTTP over the link: 0x405 is the
+    /// client's word that it will take so many more bytes of the reply, four bytes, big-endian; 0x406 is the server's word
+    /// that the reply ends here and is not whole, a code of `URLError` in decimal digits.
     public static var standard: FrameLayout { standardLayout }
 }
 

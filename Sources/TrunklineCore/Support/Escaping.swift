@@ -29,14 +29,14 @@ extension Frame {
     /// How the body begins, for people: at most 64 bytes of it; `nil` if there are none. The head of an HTTP message is
     /// passed over.
     package var excerpt: String? {
-        let start = Int(clamping: self[HTTP1Message.headLength] ?? 0)
-        return start < body.count ? body.excerpt(from: start, upTo: 64) : nil
+        body.excerpt(from: Int(clamping: self[HTTP1Message.headLength] ?? 0), upTo: 64)
     }
 }
 
 extension Bytes {
-    /// Text in quotes, escaped; what is no text as numbers.
-    fileprivate func excerpt(from start: Int, upTo limit: Int) -> String {
+    /// At most `limit` bytes: text in quotes, escaped; what is no text as numbers; `nil` if there are none from `start` on.
+    package func excerpt(from start: Int = 0, upTo limit: Int) -> String? {
+        guard start < count else { return nil }
         var end = Swift.min(count, start + limit)
         // Not within a character: its first byte is no continuation.
         if end < count { while end > start, end > start + limit - 4, self[end] & 0xC0 == 0x80 { end -= 1 } }

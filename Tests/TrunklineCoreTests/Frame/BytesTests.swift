@@ -15,6 +15,14 @@ import TrunklineCore
         }
     }
 
+    @Test func partsOfTheSameMemoryAreEqualIfTheirBytesAre() {
+        let array: [UInt8] = [1, 2, 1, 2, 3]
+        let part = { Bytes(sharing: array, in: $0) }
+        #expect(part(0..<2) == part(0..<2) && part(0..<2) == part(2..<4))
+        #expect(part(0..<2) != part(1..<3) && part(0..<2) != part(0..<3))
+        #expect(part(0..<0) == part(3..<3) && part(0..<0) == Bytes())
+    }
+
     @Test func appendingToAnArrayTakesEveryByte() {
         let bytes = Bytes((0..<1000).map { UInt8(truncatingIfNeeded: $0) })
         var array: [UInt8] = [255]

@@ -3,11 +3,13 @@ import Trunkline
 
 /// nginx with a configuration of its own, on a Unix socket in a directory of its own.
 final class NginxServer {
-    private let directory: URL
     private let process: ServerProcess
+    /// Where it listens as well, of this machine.
+    let port: UInt16
+    private var directory: URL { process.directory }
 
     /// As root it could become another user; here it stays who it is, in one process, so that it ends by its pid.
-    private static func configuration(_ directory: String, _ socketPath: String) -> String {
+    private static func configuration(_ directory: String, _ socketPath: String, _ port: UInt16) -> String {
         let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map { "\($0)_temp_path \(directory)/temp;" }
         return """
             daemon off;
@@ -17,6 +19,8 @@ final class NginxServer {
             events { worker_connections 128; }
             http {
                 access_log off;
+                # Whether all of it was sent: OK or nothing.
+                log_format ends "$uri $request_completion.";
                 \(paths.joined(separator: " "))
                 keepalive_requests 1000000;
                 client_max_body_size 1g;
@@ -24,6 +28,7 @@ final class NginxServer {
                 root \(directory)/www;
                 server {
                     listen unix:\(socketPath);
+                    listen 127.0.0.1:\(port);
                     # Content-Length
                     location = /number { return 200 $arg_n; }
                     location = /few { keepalive_requests 100; return 200 $arg_n; }
@@ -37,23 +42,30 @@ final class NginxServer {
                         alias \(directory)/www/; sub_filter ~never~ x; sub_filter_types *; chunked_transfer_encoding off;
                     }
                     location /upload/ { dav_methods PUT DELETE; }
+                    location = /said { return 200 "$request_method $content_length $http_x_a"; }
+                    \([301, 302, 303, 307, 308].map { "location = /\($0) { return \($0) /said?from=\($0); }" }.joined(separator: " "))
+                    location /zipped/ { alias \(directory)/www/; gzip on; gzip_min_length 1; gzip_types *; }
+                    location /slowly/ { alias \(directory)/www/; limit_rate 1k; access_log \(directory)/ends ends; }
                 }
             }
             """
     }
 
-    init() throws {
-        let directory = FileManager.default.temporaryDirectory
-            .appendingPathComponent("trunkline-nginx-\(UUID().uuidString.prefix(8))")
-        self.directory = directory
-        try FileManager.default.createDirectory(
-            at: directory.appendingPathComponent("www/upload"),
-            withIntermediateDirectories: true
-        )
-        let file = directory.appendingPathComponent("nginx.conf")
-        process = try ServerProcess("nginx") { socketPath in
-            try? Self.configuration(directory.path, socketPath).write(to: file, atomically: true, encoding: .utf8)
-            return ["-p", directory.path, "-c", file.path, "-e", directory.appendingPathComponent("error.log").path]
+    init() async throws {
+        (process, port) = try await ServerProcess.atFreePort { port in
+            // Its socket is there before it has the port.
+            let process = try await ServerProcess("nginx", sign: "pid") { socketPath in
+                let directory = URL(fileURLWithPath: socketPath).deletingLastPathComponent()
+                let upload = directory.appendingPathComponent("www/upload")
+                try FileManager.default.createDirectory(at: upload, withIntermediateDirectories: true)
+                let file = directory.appendingPathComponent("nginx.conf")
+                let text = Self.configuration(directory.path, socketPath, port)
+                try text.write(to: file, atomically: true, encoding: .utf8)
+                return [
+                    "-p", directory.path, "-c", file.path, "-e", directory.appendingPathComponent("error.log").path,
+                ]
+            }
+            return (process, port)
         }
     }
 
@@ -78,24 +90,56 @@ final class NginxServer {
     }
 
     /// A file of `count` bytes called `name`.
-    func writeFile(_ name: String, count: Int) throws {
+    func writeFile(_ name: String, count: Int) async throws {
+        try await writeSpots(name, count: count, every: Self.pattern.count)
+    }
+
+    /// A file of `count` bytes called `name`, which takes little room: where each `distance` begins, it has the content of
+    /// every file for the length of the pattern, and zeros from there on.
+    func writeSpots(_ name: String, count: Int, every distance: Int) async throws {
         let url = directory.appendingPathComponent("www/\(name)")
-        _ = FileManager.default.createFile(atPath: url.path, contents: nil)
-        let file = try FileHandle(forWritingTo: url)
-        defer { try? file.close() }
-        for start in stride(from: 0, to: count, by: Self.pattern.count) {
-            try file.write(contentsOf: Self.content(at: start, count: min(Self.pattern.count, count - start)))
+        try await elsewhere {
+            _ = FileManager.default.createFile(atPath: url.path, contents: nil)
+            let file = try FileHandle(forWritingTo: url)
+            defer { try? file.close() }
+            for start in stride(from: 0, to: count, by: distance) {
+                try file.seek(toOffset: UInt64(start))
+                try file.write(contentsOf: Self.content(at: start, count: min(Self.pattern.count, count - start)))
+            }
+            try file.truncate(atOffset: UInt64(count))
         }
     }
 
-    func kill() { process.kill() }
-
-    func start() throws { try process.start() }
-
-    func stop() {
-        process.stop()
-        try? FileManager.default.removeItem(at: directory)
+    /// How many bytes of a file made by `writeSpots` are content in `piece`, which is at `offset`; `nil` if one is another.
+    static func spots(in piece: Data, at offset: Int, every distance: Int) -> Int? {
+        var (found, start) = (0, offset - offset % distance)
+        while start < offset + piece.count {
+            let range = max(start, offset)..<max(offset, min(start + pattern.count, offset + piece.count))
+            if start < range.upperBound, !range.isEmpty {
+                let first = piece.startIndex + range.lowerBound - offset
+                guard piece[first..<first + range.count] == content(at: range.lowerBound, count: range.count) else {
+                    return nil
+                }
+                found += range.count
+            }
+            start += distance
+        }
+        return found
     }
 
-    deinit { stop() }
+    /// What ended at `/slowly/`, in order: path, `OK` if all of it was sent, and a full stop.
+    var ends: String {
+        (try? String(contentsOf: directory.appendingPathComponent("ends"), encoding: .utf8)) ?? ""
+    }
+
+    /// It hangs: the kernel goes on taking connections.
+    func pause() { process.pause() }
+
+    func resume() { process.resume() }
+
+    func kill() async { await process.kill() }
+
+    func start() async throws { try await process.start() }
+
+    func stop() { process.stop() }
 }

@@ -14,7 +14,7 @@ struct NginxTests {
         _ change: (inout ClientOptions) -> Void = { _ in },
         _ body: nonisolated(nonsending) (NginxServer, Client) async throws -> Void
     ) async throws {
-        let server = try NginxServer()
+        let server = try await NginxServer()
         defer { server.stop() }
         let options = ClientOptions { options in
             options.requests.timeout = .seconds(60)
@@ -54,7 +54,7 @@ struct NginxTests {
                 _ = try await client.send(HTTP1Request(.get, "/fails"))
             }
             #expect(error?.code == .rejected && error?.fate == .answered && error?.response?.status == 500)
-            try server.writeFile("a", count: 10)
+            try await server.writeFile("a", count: 10)
             let first = try await client.send(HTTP1Request(.get, "/a"))
             let tag = try #require(first.headers["ETag"])
             let second = try await client.send(HTTP1Request(.get, "/a", headers: ["If-None-Match": tag]))
@@ -65,7 +65,7 @@ struct NginxTests {
 
     @Test func responsesToHeadHaveNoContentAndTheNextOneBeginsBehindThem() async throws {
         try await withServer { server, client in
-            try server.writeFile("a", count: 70_000)
+            try await server.writeFile("a", count: 70_000)
             let requests = try [.head, .get, .head, .head, .get].map { try Request(HTTP1Request($0, "/a")) }
             var counts: [Int] = []
             for result in await client.send(all: requests) {
@@ -98,7 +98,7 @@ struct NginxTests {
     @Test(arguments: [0, 1, 5000, 3_000_000])
     func contentInChunksIsWhatWasSent(_ count: Int) async throws {
         try await withServer { server, client in
-            try server.writeFile("a", count: count)
+            try await server.writeFile("a", count: count)
             let request = HTTP1Request(.get, "/trailed/a?n=\(count)", headers: ["TE": "trailers"])
             for _ in 0..<3 {
                 let response = try await client.send(request)
@@ -112,7 +112,7 @@ struct NginxTests {
 
     @Test func contentUpToTheEndOfTheConnectionIsWhatWasSent() async throws {
         try await withServer({ $0.requests.maximumInFlight = 1 }) { server, client in
-            try server.writeFile("a", count: 3_000_000)
+            try await server.writeFile("a", count: 3_000_000)
             for _ in 0..<20 {
                 let response = try await client.send(HTTP1Request(.get, "/ended/a"))
                 #expect(response.headers["Connection"] == "close" && response.headers["Content-Length"] == nil)
@@ -130,7 +130,7 @@ struct NginxTests {
         try await withServer(speaking: HTTP1Codec(host: "nginx.test") { $0.maximumBodySize = count }) {
             server,
             client in
-            try server.writeFile("large", count: count)
+            try await server.writeFile("large", count: count)
             for path in ["/large", "/chunked/large"] {
                 var (offset, head): (Int, HTTP1Response?) = (0, nil)
                 for try await part in client.stream(try Request(HTTP1Request(.get, path))) {
@@ -205,8 +205,8 @@ struct NginxTests {
                     retry: .idempotent(attempts: 100, backoff: Backoff(base: .milliseconds(5), cap: .milliseconds(50)))
                 )
                 if round % 2 == 0 { try await Task.sleep(for: .milliseconds(3 * round)) }
-                server.kill()
-                try server.start()
+                await server.kill()
+                try await server.start()
                 for (index, result) in try await results.enumerated() { #expect(try text(result) == "\(index)") }
             }
             #expect(await client.statistics.connection.links > 3)

@@ -9,8 +9,8 @@ struct Broker {
     static let isAvailable = ServerProcess.isAvailable("mosquitto")
 
     /// Starts a broker with these lines in its configuration. It lets in everyone, or `user` alone.
-    init(_ configuration: String..., user: (name: String, password: String)? = nil) throws {
-        server = try ServerProcess("mosquitto") { socketPath in
+    init(_ configuration: String..., user: (name: String, password: String)? = nil) async throws {
+        server = try await ServerProcess("mosquitto") { socketPath in
             let directory = URL(fileURLWithPath: socketPath).deletingLastPathComponent()
             var lines = ["user root", "listener 0 \(socketPath)", "persistence_location \(directory.path)/"]
             lines += configuration + ["log_type error", "allow_anonymous \(user == nil)"]
@@ -18,7 +18,9 @@ struct Broker {
                 let passwords = directory.appendingPathComponent("passwords").path
                 let program = ServerProcess.find("mosquitto_passwd") ?? "mosquitto_passwd"
                 let arguments = ["-b", "-c", passwords, user.name, user.password]
-                try Process.run(URL(fileURLWithPath: program), arguments: arguments).waitUntilExit()
+                try await elsewhere {
+                    try Process.run(URL(fileURLWithPath: program), arguments: arguments).waitUntilExit()
+                }
                 lines.append("password_file \(passwords)")
             }
             let file = directory.appendingPathComponent("mosquitto.conf")

@@ -53,7 +53,7 @@ struct MosquittoTests {
     // MARK: Messages
 
     @Test func bothQualitiesOfServiceWorkBothWays() async throws {
-        let broker = try Broker()
+        let broker = try await Broker()
         let client = client("both", of: broker)
         var pushes = client.pushes().makeAsyncIterator()
         _ = try await client.subscribe(.subscribe(to: "exact/#"))
@@ -84,7 +84,7 @@ struct MosquittoTests {
     }
 
     @Test func aThousandPublishersGetEachTheirOwnAnswer() async throws {
-        let broker = try Broker()
+        let broker = try await Broker()
         let client = client("many", of: broker)
         let results = await client.send(all: (0..<1000).map { .publish(MQTT.Message(topic: "t", payload: "\($0)")) })
         #expect(results.allSatisfy { if case .success = $0 { true } else { false } })
@@ -95,7 +95,7 @@ struct MosquittoTests {
 
     /// A broker with a limit on the size of packets hangs up; ours is told before anything is written.
     @Test func aMessageThatIsTooLongIsTheCallersError() async throws {
-        let broker = try Broker()
+        let broker = try await Broker()
         let client = client("long", of: broker)
         let message = MQTT.Message(topic: "t", payload: Bytes([UInt8](repeating: 0, count: 2 << 20)))
         let error = await #expect(throws: ClientError.self) { try await client.send(.publish(message)) }
@@ -118,7 +118,7 @@ struct MosquittoTests {
     }
 
     @Test func subscriptionsAreRestoredOnANewLink() async throws {
-        let broker = try Broker()
+        let broker = try await Broker()
         let (subscriber, publisher) = (client("subscriber", of: broker), client("publisher", of: broker))
         var pushes = subscriber.pushes().makeAsyncIterator()
         _ = try await subscriber.subscribe(.subscribe(to: "news"))
@@ -135,7 +135,7 @@ struct MosquittoTests {
 
     /// The message is acknowledged on a link that is gone, so the broker sends it again.
     @Test func anAcknowledgementNeverGoesOutOnAnotherLink() async throws {
-        let broker = try Broker()
+        let broker = try await Broker()
         let (subscriber, publisher) = (
             client("subscriber", of: broker, isClean: false), client("publisher", of: broker)
         )
@@ -159,7 +159,7 @@ struct MosquittoTests {
     }
 
     @Test func theWillIsPublishedUnlessWeTakeLeave() async throws {
-        let broker = try Broker()
+        let broker = try await Broker()
         let watcher = client("watcher", of: broker)
         var pushes = watcher.pushes().makeAsyncIterator()
         _ = try await watcher.subscribe(.subscribe(to: "wills"))
@@ -178,7 +178,7 @@ struct MosquittoTests {
     // MARK: Life
 
     @Test func pingsKeepAnIdleLink() async throws {
-        let broker = try Broker()
+        let broker = try await Broker()
         // The broker gives an idle client six seconds; this one pings every 400 ms, for longer than that.
         let client = client(MQTT.Session(clientID: "idle", keepAlive: 4), of: broker) {
             $0.liveness.speakAfter = .milliseconds(400)
@@ -193,7 +193,7 @@ struct MosquittoTests {
 
     /// The control: this broker does hang up on those it does not hear.
     @Test func withoutPingsTheBrokerHangsUp() async throws {
-        let broker = try Broker()
+        let broker = try await Broker()
         let client = client(MQTT.Session(clientID: "mute", keepAlive: 1), of: broker) {
             $0.liveness.heartbeat = .none
         }
@@ -204,7 +204,7 @@ struct MosquittoTests {
     }
 
     @Test func aBrokerThatHangsIsNoticedByTheHeartbeat() async throws {
-        let broker = try Broker()
+        let broker = try await Broker()
         let client = client("watchful", of: broker) {
             $0.liveness.interval = .milliseconds(200)
             $0.liveness.deadline = .milliseconds(500)
@@ -219,7 +219,7 @@ struct MosquittoTests {
     }
 
     @Test func aBrokerThatIsKilledAndStartedAgainDeliversWhatItHeld() async throws {
-        let broker = try Broker("persistence true", "autosave_on_changes true", "autosave_interval 1")
+        let broker = try await Broker("persistence true", "autosave_on_changes true", "autosave_interval 1")
         let publisher = client("publisher", of: broker)
         let subscriber = client("subscriber", of: broker, isClean: false)
         _ = try await subscriber.subscribe(.subscribe(to: "news"))
@@ -227,10 +227,10 @@ struct MosquittoTests {
         let messages = (0..<100).map { MQTT.Message(topic: "news", payload: "message \($0);") }
         for result in await publisher.send(all: messages.map { .publish($0) }) { _ = try result.get() }
         while !broker.hasSaved("message 99;") { try await Task.sleep(for: .milliseconds(10)) }
-        broker.server.kill()
+        await broker.server.kill()
         // What is said meanwhile waits for the broker.
         let late = publisher.start(.publish(MQTT.Message(topic: "news", payload: "late")))
-        try broker.server.start()
+        try await broker.server.start()
         _ = try await late.value
 
         let heir = client("subscriber", of: broker, isClean: false)
@@ -247,7 +247,7 @@ struct MosquittoTests {
     }
 
     @Test func aWrongPasswordIsRefusedOnceAndForAll() async throws {
-        let broker = try Broker(user: ("anna", "secret"))
+        let broker = try await Broker(user: ("anna", "secret"))
         for (password, isWelcome) in [("secret", true), ("wrong", false)] {
             let client = client(MQTT.Session(clientID: "c", login: ("anna", password)), of: broker)
             if isWelcome {
@@ -268,7 +268,7 @@ struct MosquittoTests {
     /// In order and without a loss, although every link is killed on the way: messages may come twice, never too late.
     @Test func fiftyThousandMessagesArriveAtLeastOnce() async throws {
         let count = 50_000
-        let broker = try Broker("max_inflight_messages 1000", "max_queued_messages 0")
+        let broker = try await Broker("max_inflight_messages 1000", "max_queued_messages 0")
         let publisher = client("publisher", of: broker)
         let subscriber = client("subscriber", of: broker, isClean: false)
         let pushes = subscriber.pushes(buffering: PushBuffering(overflow: .suspendReading))
@@ -331,7 +331,7 @@ struct MosquittoTests {
 
     @Test func aSlowConsumerThatSuspendsReadingLosesNothing() async throws {
         let count = 3000
-        let broker = try Broker("max_inflight_messages 1000", "max_queued_messages 0")
+        let broker = try await Broker("max_inflight_messages 1000", "max_queued_messages 0")
         let (publisher, subscriber) = (client("publisher", of: broker), client("subscriber", of: broker))
         let buffering = PushBuffering(maximumCount: 16, overflow: .suspendReading)
         let pushes = subscriber.pushes(buffering: buffering)

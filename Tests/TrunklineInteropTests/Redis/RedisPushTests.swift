@@ -82,12 +82,12 @@ extension RedisTests {
             let waiting = try client.start(Command("BLPOP", "gate", "0"))
             try await RedisServer.wait { waiting.state == .written }
             _ = try await other.send(Command("SET", "k", "old"))
-            server.process.kill()
+            await server.process.kill()
             let error = await #expect(throws: ClientError.self) { try await waiting.value }
             #expect(error?.code == .connectionLost && error?.fate == .unknown)
             // It waits for the server, which has forgotten everything.
             async let value = client.send(Command("GET", "k"))
-            try server.process.start()
+            try await server.process.start()
             #expect(try await value == .null)
             try await Self.publish("again", to: "news", from: other)
             guard case .reconnected? = await pushes.next() else {

@@ -6,8 +6,8 @@ import Trunkline
 struct RedisServer {
     let process: ServerProcess
 
-    init() throws {
-        process = try ServerProcess("redis-server") { socketPath in
+    init() async throws {
+        process = try await ServerProcess("redis-server") { socketPath in
             let directory = URL(fileURLWithPath: socketPath).deletingLastPathComponent().path
             return [
                 "--port", "0", "--unixsocket", socketPath, "--dir", directory, "--save", "", "--appendonly", "no",
@@ -33,7 +33,7 @@ struct RedisServer {
 
     /// Runs `body` with a new server and two clients of it, all of which are gone afterwards.
     static func run(_ body: (RedisServer, Client, _ other: Client) async throws -> Void) async throws {
-        let server = try RedisServer()
+        let server = try await RedisServer()
         let (client, other) = (server.client(), server.client())
         do {
             try await body(server, client, other)
@@ -145,7 +145,7 @@ struct RedisTests {
 
     @Test(.timeLimit(.minutes(10)))
     func withoutHelloTheLinkSpeaksRESP2() async throws {
-        let server = try RedisServer()
+        let server = try await RedisServer()
         defer { server.process.stop() }
         let client = server.client(RESPCodec(version: 2), options: ClientOptions())
         _ = try await client.send(Command("HSET", "hash", "f", "1"))
@@ -178,7 +178,7 @@ struct RedisTests {
 
     @Test(.timeLimit(.minutes(10)))
     func aGreetingThatRedisRefusesIsToldToThoseWhoWait() async throws {
-        let server = try RedisServer()
+        let server = try await RedisServer()
         defer { server.process.stop() }
         var options = RedisServer.resp3
         options.reconnecting.maximumAttempts = 1

@@ -35,7 +35,6 @@ final class OpenSSLServer {
     func kill() {
         guard process.isRunning else { return }
         Foundation.kill(process.processIdentifier, SIGKILL)
-        process.waitUntilExit()
     }
 
     func stop() {

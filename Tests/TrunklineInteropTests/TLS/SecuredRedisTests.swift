@@ -10,7 +10,7 @@ struct SecuredRedisTests {
     func twentyThousandCommandsOverMutualTLSAndAKilledLink() async throws {
         let port = try freePort()
         var credentials: Credentials?
-        let server = try ServerProcess("redis-server") { socketPath in
+        let server = try await ServerProcess("redis-server") { socketPath in
             let files = try Credentials(besides: socketPath)
             credentials = files
             return [
@@ -47,7 +47,7 @@ struct SecuredRedisTests {
     func aClientThatRedisDoesNotKnowIsTold() async throws {
         let port = try freePort()
         var credentials: Credentials?
-        let server = try ServerProcess("redis-server") { socketPath in
+        let server = try await ServerProcess("redis-server") { socketPath in
             let files = try Credentials(besides: socketPath)
             credentials = files
             return [
@@ -77,7 +77,7 @@ struct SecuredRedisTests {
 struct StunnelTests {
     @Test(.timeLimit(.minutes(5)))
     func memcachedBehindStunnelKeepsEveryValue() async throws {
-        let server = try ServerProcess("memcached") { ["-u", "root", "-m", "256", "-s", $0] }
+        let server = try await ServerProcess("memcached") { ["-u", "root", "-m", "256", "-s", $0] }
         defer { server.stop() }
         let port = try freePort()
         let files = try Credentials(besides: server.socketPath)
@@ -99,10 +99,7 @@ struct StunnelTests {
         stunnel.arguments = [path]
         stunnel.standardInput = FileHandle.nullDevice
         try stunnel.run()
-        defer {
-            Foundation.kill(stunnel.processIdentifier, SIGKILL)
-            stunnel.waitUntilExit()
-        }
+        defer { Foundation.kill(stunnel.processIdentifier, SIGKILL) }
         let endpoint = Endpoint.host("127.0.0.1", port: port).secured()
         try await withClient(to: endpoint, speaking: Memcached.layout, options: files.options()) { client in
             let wrong = try await withThrowingTaskGroup(of: Bool.self) { group in

@@ -35,20 +35,3 @@ struct Credentials {
         }
     }
 }
-
-/// A TCP port of 127.0.0.1 that was free a moment ago.
-func freePort() throws -> UInt16 {
-    let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-    defer { close(descriptor) }
-    var address = sockaddr_in()
-    address.sin_family = sa_family_t(AF_INET)
-    address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
-    var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-    let isBound = unsafe withUnsafeMutablePointer(to: &address) {
-        unsafe $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-            unsafe bind(descriptor, $0, length) == 0 && getsockname(descriptor, $0, &length) == 0
-        }
-    }
-    guard isBound else { throw ServerProcess.NotStarted(description: "there is no free port") }
-    return UInt16(bigEndian: address.sin_port)
-}

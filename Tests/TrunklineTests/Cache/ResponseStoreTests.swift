@@ -110,6 +110,31 @@ struct ResponseStoreTests {
         }
     }
 
+    /// So that whoever holds a lock frees it afterwards.
+    @Test func whatIsDroppedIsHandedOut() {
+        var store = ResponseStore(maximumCount: 3, maximumBytes: 10_000)
+        for key in ["a", "b", "c"] as [CacheKey] { #expect(store.insert(Self.frame(1), for: key, at: now).isEmpty) }
+        #expect(store.insert(Self.frame(2), for: "a", at: now).map(\.response) == [Self.frame(1)])
+        #expect(store.insert(Self.frame(9000), for: "d", at: now).map(\.key) == ["b", "c", "a"])
+        #expect(store.insert(Self.frame(10_000), for: "d", at: now).map(\.response.body.count) == [9000])
+        store.insert(Self.frame(1), for: "a", at: now)
+        #expect(store.remove("a") { $0.body.count == 2 } == nil)
+        #expect(store.remove("a")?.response == Self.frame(1))
+        store.insert(Self.frame(1), for: "a", at: now)
+        #expect(store.removeAll().count == 1 && store.count == 0)
+    }
+
+    /// A key was read for every look at a dictionary, and compared byte by byte with itself: this took an hour.
+    @Test(.timeLimit(.minutes(1)))
+    func aLargeKeyIsReadOnce() {
+        let key = CacheKey(ask(filled(64 << 20, with: 1)))
+        var store = ResponseStore(maximumCount: 3, maximumBytes: .max)
+        store.insert(Self.frame(1), for: key, at: now)
+        var found = 0
+        for _ in 0..<20_000 where store.response(for: key, .any, at: now) != nil { found += 1 }
+        #expect(found == 20_000)
+    }
+
     @Test func aPartOfALargeBufferIsKeptAsACopy() throws {
         let buffer = [UInt8](repeating: 1, count: 100_000)
         var frame = Frame(.response, body: Bytes(sharing: buffer, in: 10..<20_000))

@@ -1,7 +1,13 @@
 import Testing
-import Trunkline
-import TrunklineCore
 import TrunklineTesting
+
+@testable import Trunkline
+@testable import TrunklineCore
+
+extension Client {
+    /// How often the times of its requests are looked at, those that are over included.
+    fileprivate var watchedDeadlines: Int { exchange.table.deadlines.count }
+}
 
 /// Calls that share an exchange, in virtual time: who joins, who leaves when, and what each is told.
 @Suite(.simulated, .timeLimit(.minutes(5)))
@@ -112,6 +118,37 @@ struct SharingSimulationTests {
             #expect(await service.server.journal.cancelCount == 1)
             patient.cancel()
             #expect(await patient.value == "cancelled unknown")
+        }
+    }
+
+    /// Each of those who came and left put the deadline of the patient one there again.
+    @Test func aDeadlineIsWatchedOnce() throws {
+        try simulate(handler: { _ in .noReply }) { service, client in
+            try await client.connect()
+            async let patient = client.text("a", .for(.seconds(60)), timeout: .seconds(3600))
+            try await service.server.waitForRequests(1)
+            for _ in 0..<1000 {
+                let end = await client.text("a", .for(.seconds(60)), timeout: .milliseconds(100))
+                #expect(end == "timedOut unknown")
+                #expect(await client.watchedDeadlines == 1)
+            }
+            // With more than one at a time, some of them at the same instant.
+            await withTaskGroup { group in
+                for caller in 0..<20 {
+                    group.addTask {
+                        for _ in 0..<20 {
+                            let timeout = Duration.milliseconds(100 + caller / 2)
+                            _ = await client.text("a", .for(.seconds(60)), timeout: timeout)
+                        }
+                    }
+                }
+            }
+            #expect(await client.watchedDeadlines < 10)
+            try await service.pass(.seconds(3600))
+            let end = await patient
+            #expect(end == "timedOut unknown")
+            #expect(await client.watchedDeadlines == 0)
+            #expect(await service.server.journal.cancelCount == 1)
         }
     }
 

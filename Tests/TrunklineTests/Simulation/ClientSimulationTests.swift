@@ -117,6 +117,14 @@ struct ClientSimulationTests {
             await #expect(throws: Mine.self) {
                 try await withTimeout(.seconds(5), clock: service.network.clock) { throw Mine() }
             }
+            // What an operation makes of its cancellation, as a URLSession does, is not what happened.
+            let late = await #expect(throws: ClientError.self) {
+                try await withTimeout(.seconds(5), clock: service.network.clock) {
+                    try? await service.pass(.seconds(60))
+                    throw Mine()
+                }
+            }
+            #expect(late?.code == .timedOut && late?.fate == .unknown && late?.cause is Mine)
             let nothing = try await withTimeout(.seconds(5), clock: service.network.clock) { Int?.none }
             #expect(nothing == nil)
         }

@@ -1,0 +1,64 @@
+// Requests and replies of JSON: what goes in is Encodable, what comes out is Decodable.
+
+import Foundation
+import Trunkline
+import TrunklineFoundation
+import TrunklineTesting
+
+struct Search: Codable, Sendable {
+    var namePrefix: String
+}
+
+struct Person: Codable, Sendable {
+    var fullName: String
+    var born: Int
+}
+
+// A server for this example. It knows one person, and one who has no year.
+let server = try await LoopbackServer.start(speaking: .standard) { frame in
+    switch (frame.type, String(frame.body)) {
+    case (0x402, #"{"namePrefix":"Ada"}"#): .reply(#"[{"fullName":"Ada Lovelace","born":1815}]"#)
+    case (0x412, #"{"name_prefix":"Ada"}"#): .reply(#"[{"full_name":"Ada Lovelace","born":1815}]"#)
+    default: .reply(#"[{"fullName":"Nobody","born":"long ago"}]"#)
+    }
+}
+let client = Client(to: server.endpoint, speaking: .standard)
+
+// 1. A request of type 0x402, JSON as Foundation writes it, with sorted keys.
+let people = try await client.send(JSONRequest(Search(namePrefix: "Ada"), replyingWith: [Person].self))
+for person in people { print("1. \(person.fullName), \(person.born)") }
+
+// 2. Another type, and keys as the server has them: a format of your own.
+enum Snake: JSONFormat {
+    static var type: UInt32 { 0x412 }
+    static var encoder: JSONEncoder {
+        let encoder = JSONEncoder()
+        encoder.keyEncodingStrategy = .convertToSnakeCase
+        encoder.outputFormatting = .sortedKeys  // equal requests are equal bytes, and so found in the cache
+        return encoder
+    }
+    static var decoder: JSONDecoder {
+        let decoder = JSONDecoder()
+        decoder.keyDecodingStrategy = .convertFromSnakeCase
+        return decoder
+    }
+}
+// A name for it, for those who ask often. It can be cached, too, as every typed request.
+typealias FindPeople = FormattedJSONRequest<Search, [Person], Snake>
+for _ in 1...2 {
+    let people = try await client.send(FindPeople(Search(namePrefix: "Ada")), cache: .for(.seconds(60)))
+    print("2. \(people.map(\.fullName).joined(separator: ", "))")
+}
+
+// 3. A reply that is not what was expected says where, and what came.
+do throws(ClientError) {
+    _ = try await client.send(JSONRequest(Search(namePrefix: "N"), replyingWith: [Person].self))
+} catch {
+    let cause = error.cause as? JSONDecodingError
+    print("3. \(error.code), fate \(error.fate), at \(cause?.codingPath.joined(separator: ".") ?? "?")")
+    print("   \(cause.map { String($0.excerpt) } ?? "")")
+}
+
+await client.close()
+await server.stop()
+print("JSONRequests: done")

@@ -1,0 +1,59 @@
+package import Foundation
+import Trunkline
+import TrunklineCore
+import TrunklineIO
+
+/// Takes in a body that comes in pieces, until its length is known: the beginning in memory, all of it in a file when it is
+/// longer. Used by one task at a time.
+package final class BodyCollector: Sendable {
+    private struct State {
+        var data = Data()
+        var file: TemporaryFile?
+        var count = 0
+    }
+    private let state = Lock(State())
+    private let memory: Int
+    private let limit: Int
+
+    package init(memory: Int = 1024 * 1024, limit: Int) { (self.memory, self.limit) = (memory, limit) }
+
+    /// Bytes taken in.
+    package var count: Int { state.withLock { $0.count } }
+
+    /// Adds a piece.
+    ///
+    /// - Throws: `dataLengthExceedsMaximum`, or what the disk says.
+    package func append(_ piece: Data) async throws(URLError) {
+        let (memory, limit) = (memory, limit)
+        let (isTooMuch, isHeld) = state.withLock { state in
+            guard state.count + piece.count <= limit else { return (true, false) }
+            state.count += piece.count
+            guard state.file == nil, state.data.count + piece.count <= memory else { return (false, false) }
+            state.data += piece
+            return (false, true)
+        }
+        if isTooMuch { throw URLError(.dataLengthExceedsMaximum, reason: "a body of more than \(limit) bytes") }
+        if isHeld { return }
+        let error = await Disk.run { [state] () -> (any Error)? in
+            do {
+                let (known, data, end) = state.withLock { ($0.file, $0.data, $0.count) }
+                let file = try known ?? Disk.makeFile(isNamed: true)
+                if known == nil { try file.write(data, at: 0) }
+                try file.write(piece, at: end - piece.count)
+                state.withLock { ($0.file, $0.data) = (file, Data()) }
+                return nil
+            } catch {
+                return error
+            }
+        }
+        if let error { throw URLError(.cannotWriteToFile, userInfo: [NSUnderlyingErrorKey: error]) }
+    }
+
+    /// What was taken in.
+    package var body: OriginBody {
+        state.withLock { state in
+            if let file = state.file { return .file(file) }
+            return state.count == 0 ? .none : .data(state.data)
+        }
+    }
+}

@@ -1,0 +1,41 @@
+import Foundation
+import Trunkline
+import TrunklineCore
+import TrunklineIO
+
+/// Where files are read, written and closed: neither on event loops nor on the cooperative pool.
+enum Disk {
+    private static let queue = DispatchQueue(label: "trunkline.disk", attributes: .concurrent)
+
+    static func run<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async -> Value {
+        await withSuspension { (waiter: Suspension<Value>) in
+            queue.async { waiter.resume(returning: body()) }
+        }
+    }
+
+    /// A file that is closed here, whoever lets go of it.
+    static func makeFile(isNamed: Bool) throws(TransportError) -> TemporaryFile {
+        try TemporaryFile(in: NSTemporaryDirectory(), isNamed: isNamed) { close in queue.async(execute: close) }
+    }
+}
+
+extension TemporaryFile {
+    func write(_ data: Data, at offset: Int) throws {
+        try unsafe data.withUnsafeBytes { bytes in unsafe try write(bytes, at: offset) }
+    }
+
+    /// The bytes of `range`, all of them.
+    func read(_ range: Range<Int>) -> Result<Data, URLError> {
+        var data = Data(count: range.count)
+        let error = unsafe data.withUnsafeMutableBytes { memory -> (any Error)? in
+            do {
+                let count = unsafe try read(into: memory, at: range.lowerBound)
+                return count == memory.count ? nil : FrameError(.illegalLength, "the file is shorter than it was")
+            } catch {
+                return error
+            }
+        }
+        guard let error else { return .success(data) }
+        return .failure(URLError(.cannotOpenFile, userInfo: [NSUnderlyingErrorKey: error]))
+    }
+}

@@ -1,0 +1,96 @@
+import Foundation
+import Trunkline
+import TrunklineCore
+import TrunklineIO
+
+/// One way: over the link.
+extension HTTPTunnel {
+    /// Sends `request` to the gateway and returns when the head of the response is there.
+    func overLink(_ request: TunnelRequest, waits: Bool) async -> Result<TunnelReply, LinkFailure> {
+        do throws(URLError) {
+            let head = try request.head(window: options.window)
+            let isWhole = (request.body.count ?? .max) <= TunnelWire.pieceSize
+            let frames = try await open(request, head, isWhole, waits)
+            let first: Frame?
+            do throws(LinkFailure) {
+                first = try await (isWhole ? Self.first(of: frames) : upload(request, in: frames)).get()
+            } catch {
+                frames.cancel()
+                return .failure(error)
+            }
+            guard let first else { return .failure(LinkFailure(URLError(.networkConnectionLost), .ifIdempotent)) }
+            return try answer(first, to: request, frames, timeout: isWhole ? nil : request.timeout)
+        } catch {
+            return .failure(LinkFailure(error))
+        }
+    }
+
+    private func open(
+        _ request: TunnelRequest,
+        _ head: Bytes,
+        _ isWhole: Bool,
+        _ waits: Bool
+    ) async throws(URLError) -> ReplyStream {
+        var message = Request(type: isWhole ? TunnelWire.messageType : 0, body: head)
+        if isWhole, case .data(let data) = request.body { message.body = Bytes(Array(head) + data) }
+        if isWhole, case .file = request.body {
+            let content = BodyCollector(limit: TunnelWire.pieceSize)
+            do { try await request.body.forEachPiece { try await content.append($0) } } catch {
+                throw URLError(sourceFailure: error)
+            }
+            if case .data(let data) = content.body { message.body = Bytes(Array(head) + data) }
+        }
+        let buffering = ReplyBuffering(
+            maximumCount: options.window / 256 + 16,
+            maximumBytes: options.window + TunnelWire.pieceSize + HTTP1Opening.maximumHead,
+            overflow: .fail
+        )
+        return client.stream(
+            message,
+            isPart: !isWhole,
+            partTimeout: isWhole ? request.timeout : .seconds(365 * 86400),
+            // A client may repeat its requests by default: not those that must not be carried out twice.
+            retry: !waits ? .never : request.isIdempotent ? nil : .ifUnsent,
+            waitsForReady: waits,
+            buffering: buffering
+        )
+    }
+
+    private static func first(of frames: ReplyStream) async -> Result<Frame?, LinkFailure> {
+        var iterator = frames.makeAsyncIterator()
+        do throws(ClientError) { return .success(try await iterator.next()) } catch {
+            return .failure(LinkFailure(error))
+        }
+    }
+
+    private func answer(
+        _ first: Frame,
+        to request: TunnelRequest,
+        _ frames: ReplyStream,
+        timeout: Duration?
+    ) throws(URLError) -> Result<TunnelReply, LinkFailure> {
+        if first.type == TunnelWire.abortType {
+            return .failure(LinkFailure(URLError(TunnelWire.abortCode(in: first))))
+        }
+        let message: HTTP1Response, opening: HTTP1Opening
+        do throws(FrameError) { (message, opening) = try HTTP1Opening.response(first.body) } catch {
+            frames.cancel()
+            let hint = "is there a gateway, and do both ends speak .standard?"
+            throw URLError(.badServerResponse, reason: "the answer is no HTTP (\(error)): \(hint)", underlying: error)
+        }
+        guard let response = TunnelResponse(message, from: request.url) else { throw URLError(.badServerResponse) }
+        let isEmpty = request.method == "HEAD" || message.status == 204 || message.status == 304
+        let body = try LinkBody(
+            frames,
+            first: Data(message.body),
+            isOver: first.kind != .part,
+            length: isEmpty ? 0 : opening.contentLength,
+            window: options.window,
+            timeout: timeout
+        )
+        let reply = TunnelReply(response: response, body: Body(.link(body), of: request.url))
+        guard let verdict = response.verdict, let code = verdict.code else { return .success(reply) }
+        let error = URLError(code, reason: "the gateway could not reach the origin")
+        return .failure(LinkFailure(error, Fallback(after: verdict)))
+    }
+}

@@ -1,0 +1,100 @@
+import Foundation
+import Trunkline
+
+/// What a request carries.
+enum TunnelBody: Sendable {
+    case none
+    case data(Data)
+    case file(URL, count: Int)
+    case stream(BodyStream)
+
+    /// Whether it can be sent once more.
+    var isRepeatable: Bool {
+        if case .stream(let stream) = self { !stream.hasBegun } else { true }
+    }
+
+    /// How long it is, if that is known.
+    var count: Int? {
+        switch self {
+        case .none: 0
+        case .data(let data): data.count
+        case .file(_, let count): count
+        case .stream: nil
+        }
+    }
+
+    /// A file that must be there.
+    static func file(at url: URL) async throws(URLError) -> TunnelBody {
+        let count = await Disk.run { () -> Int? in
+            let attributes = try? FileManager.default.attributesOfItem(atPath: url.path)
+            return (attributes?[.size] as? NSNumber)?.intValue
+        }
+        guard let count else { throw URLError(.fileDoesNotExist, reason: "there is no file at \(url.path)") }
+        return .file(url, count: count)
+    }
+
+    /// Hands it over in pieces of at most `TunnelWire.pieceSize`.
+    func forEachPiece(_ take: @escaping @Sendable (Data) async throws -> Void) async throws {
+        switch self {
+        case .none: break
+        case .data(let data): try await Self.cut(data, take)
+        case .file(let url, let count):
+            let file = await Disk.run { try? FileHandle(forReadingFrom: url) }
+            guard let file else { throw URLError(.cannotOpenFile) }
+            var left = count
+            while left > 0 {
+                let size = min(left, TunnelWire.pieceSize)
+                let piece = await Disk.run { try? file.read(upToCount: size) }
+                guard let piece, !piece.isEmpty else { throw URLError(.cannotOpenFile, reason: "the file has shrunk") }
+                left -= piece.count
+                try await take(piece)
+            }
+        case .stream(let stream): try await stream.run { try await Self.cut($0, take) }
+        }
+    }
+
+    private static func cut(_ data: Data, _ take: (Data) async throws -> Void) async throws {
+        var rest = data[...]
+        while !rest.isEmpty {
+            try await take(Data(rest.prefix(TunnelWire.pieceSize)))
+            rest = rest.dropFirst(TunnelWire.pieceSize)
+        }
+    }
+
+    /// For a URLSession, which must know the whole of it.
+    ///
+    /// - Parameters:
+    ///   - limit: How many bytes of a stream are collected.
+    ///   - timeout: How long the next piece of a stream may take.
+    func originBody(limit: Int, timeout: Duration) async throws(URLError) -> OriginBody {
+        switch self {
+        case .none: return .none
+        case .data(let data): return .data(data)
+        case .file(let url, _): return .userFile(url)
+        case .stream(let stream):
+            let collector = BodyCollector(limit: limit)
+            let watch = ProgressWatch(within: timeout)
+            let failure = await withTaskGroup(of: URLError?.self) { group in
+                defer { group.cancelAll() }
+                group.addTask {
+                    do {
+                        try await stream.run { piece in
+                            try await collector.append(piece)
+                            watch.note()
+                        }
+                        return nil
+                    } catch { return URLError(sourceFailure: error) }
+                }
+                group.addTask {
+                    do {
+                        try await watch.stall()
+                        return URLError(.timedOut, reason: "no piece of the request's body within \(timeout)")
+                    } catch { return URLError(.cancelled) }
+                }
+                return await group.next() ?? nil
+            }
+            if let failure { throw failure }
+            return collector.body
+        }
+    }
+}

@@ -1,0 +1,68 @@
+import Trunkline
+import TrunklineCore
+import TrunklineIO
+
+/// Looks a name up once, in both families at the same time.
+final class OriginLookup: Sendable {
+    private struct State {
+        /// Who waits, from when it has begun until it knows.
+        var waiter: Suspension<[SocketAddress]?>?
+        var isCancelled = false
+        var tickets: [Resolver.Ticket] = []
+        var found: [SocketAddress] = []
+        var answers = 0
+    }
+    private let state = Lock(State())
+    private let host: String
+    private let resolver: Resolver
+
+    init(_ host: String, _ resolver: Resolver) { (self.host, self.resolver) = (host, resolver) }
+
+    /// All its addresses; none when it is not known.
+    ///
+    /// - Throws: `CancellationError`, at once when the task is cancelled, whatever the system's resolver is doing.
+    func addresses() async throws(CancellationError) -> [SocketAddress] {
+        let addresses = await withTaskCancellationHandler {
+            await withSuspension { (waiter: Suspension<[SocketAddress]?>) in
+                let isLate = state.withLock { state in
+                    if !state.isCancelled { state.waiter = waiter }
+                    return state.isCancelled
+                }
+                isLate ? waiter.resume(returning: nil) : ask()
+            }
+        } onCancel: {
+            cancel()
+        }
+        guard let addresses else { throw CancellationError() }
+        return addresses
+    }
+
+    private func ask() {
+        for family in AddressFamily.allCases {
+            let ticket = resolver.resolve(host, port: 0, family: family) { self.note($0) }
+            let isLate = state.withLock { state in
+                state.tickets.append(ticket)
+                return state.isCancelled
+            }
+            if isLate { resolver.cancel(ticket) }
+        }
+    }
+
+    private func note(_ answer: NameLookup.Answer) {
+        let (waiter, found) = state.withLock { state in
+            state.answers += 1
+            if case .success(let addresses) = answer { state.found += addresses }
+            return state.answers == AddressFamily.allCases.count ? (state.waiter.take(), state.found) : (nil, [])
+        }
+        waiter?.resume(returning: found)
+    }
+
+    private func cancel() {
+        let (waiter, tickets) = state.withLock { state in
+            state.isCancelled = true
+            return (state.waiter.take(), state.tickets)
+        }
+        for ticket in tickets { resolver.cancel(ticket) }
+        waiter?.resume(returning: nil)
+    }
+}

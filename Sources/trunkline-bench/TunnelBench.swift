@@ -1,0 +1,135 @@
+import Foundation
+import Trunkline
+import TrunklineCore
+import TrunklineFoundation
+import TrunklineIO
+import TrunklineTesting
+
+#if canImport(FoundationNetworking)
+    import FoundationNetworking
+#endif
+
+/// Small GETs over the link of a client, to a gateway that asks the origin, against a URLSession that asks it directly,
+/// with a round trip of 50 ms to either. The gateway is beside the origin.
+struct TunnelBench {
+    private static let roundTrip = Duration.milliseconds(50)
+
+    private enum Way: String, CaseIterable {
+        case tunnel = "tunnel"
+        case kept = "direct"
+        case new = "direct, new"
+    }
+
+    private let count: Int
+
+    init(isQuick: Bool) { count = isQuick ? 200 : 1000 }
+
+    /// Measures everything and returns the table.
+    func run() async throws -> String {
+        let server = try ChildProcess(["serve-gateway"])
+        do {
+            let text = try await table(server.readLine())
+            server.finish(killing: true)
+            return text
+        } catch {
+            server.finish(killing: true)
+            throw error
+        }
+    }
+
+    private func table(_ ports: String) async throws -> String {
+        let ports = ports.split(separator: " ").compactMap { UInt16($0) }
+        guard ports.count == 3 else { throw BenchError("the gateway does not start") }
+        let widths = [12, 10, 9, 9, 9, 9]
+        var lines = [
+            machineDescription(),
+            "\(count) GETs of 100 bytes, round trip 50 ms, no TLS; in one process, one row after the other",
+            "  tunnel       HTTPTunnel, one link that is ready",
+            "  direct       URLSession as it is: it keeps at most six connections to a host, and begins without any",
+            "  direct, new  the same with a new connection for each request, as after every pause",
+            "", aligned(["", "in flight", "req/s", "p50 ms", "p99 ms", "CPU µs"], widths),
+        ]
+        for inFlight in [1, 16, 256] {
+            for way in Way.allCases {
+                // One at a time takes long, and is the same again and again.
+                let count = inFlight == 1 ? count / 10 : count
+                let result = try await measured(way, count, inFlight, ports)
+                lines.append(aligned([way.rawValue, "\(inFlight)"] + result, widths))
+            }
+        }
+        return lines.joined(separator: "\n")
+    }
+
+    private func measured(_ way: Way, _ count: Int, _ inFlight: Int, _ ports: [UInt16]) async throws -> [String] {
+        let client = Client(to: .host("127.0.0.1", port: ports[0]), speaking: .standard)
+        let tunnel = HTTPTunnel(client, options: HTTPTunnel.Options { $0.policy = .linkOnly })
+        let session = URLSession(configuration: .ephemeral)
+        var request = URLRequest(url: try Self.url(way == .tunnel ? ports[2] : ports[1]))
+        if way == .new { request.setValue("close", forHTTPHeaderField: "Connection") }
+        if way == .tunnel { try await client.connect() }
+
+        let (before, start) = (Usage.now, ContinuousClock.now)
+        let times = try await withThrowingTaskGroup(of: [Duration].self) { [request] group in
+            for caller in 0..<inFlight {
+                group.addTask {
+                    var times: [Duration] = []
+                    for _ in stride(from: caller, to: count, by: inFlight) {
+                        let began = ContinuousClock.now
+                        let (data, _) =
+                            way == .tunnel
+                            ? try await tunnel.data(for: request) : try await session.data(for: request)
+                        guard data.count == 100 else { throw BenchError("\(data.count) bytes came instead of 100") }
+                        times.append(.now - began)
+                    }
+                    return times
+                }
+            }
+            return try await group.reduce(into: []) { $0 += $1 }.sorted()
+        }
+        let took = ContinuousClock.now - start
+        let after = Usage.now
+        let cost = Double(after.user + after.system - before.user - before.system) / Double(count)
+        await client.close()
+        session.invalidateAndCancel()
+        return [
+            decimal(Double(count) / (took / .seconds(1)), places: 0),
+            decimal(times[times.count / 2] / .milliseconds(1), places: 1),
+            decimal(times[min(times.count - 1, times.count * 99 / 100)] / .milliseconds(1), places: 1),
+            decimal(cost, places: 0),
+        ]
+    }
+
+    private static func url(_ port: UInt16) throws -> URL {
+        guard let url = URL(string: "http://127.0.0.1:\(port)/") else { throw BenchError("port \(port) makes no URL") }
+        return url
+    }
+
+    // MARK: The other process
+
+    /// Runs the origin, the gateway beside it and the long ways to both, and prints the ports: of the way to the gateway, of
+    /// the way to the origin, and of the origin.
+    static func serve() async throws {
+        let body = Bytes([UInt8](repeating: 7, count: 100))
+        let origin = try await LoopbackServer.start(speaking: HTTP1Codec(host: "127.0.0.1")) { request in
+            let asksToClose = (try? HTTP1Request(request))?.headers["Connection"] == "close"
+            let response = HTTP1Response(200, headers: asksToClose ? ["Connection": "close"] : [:], body: body)
+            guard let frame = try? response.frame() else { return .close }
+            return asksToClose ? .sequence([.reply(frame), .close]) : .reply(frame)
+        }
+        guard case .host(_, let originPort) = origin.endpoint.target else { throw BenchError("the origin has no port") }
+        guard let allowed = HTTPOrigin(parsing: "http://127.0.0.1:\(originPort)", allowingPrivateAddresses: true) else {
+            throw BenchError("port \(originPort) makes no origin")
+        }
+        let gateway = HTTPGateway(allowing: [allowed])
+        let server = try await LoopbackServer.start(speaking: .standard, handler: gateway.handler)
+        guard case .host(_, let gatewayPort) = server.endpoint.target else {
+            throw BenchError("the gateway has no port")
+        }
+        let loop = EventLoops(count: 1).next()
+        let ways = [gatewayPort, originPort].map { DelayRelay(to: $0, delay: roundTrip / 2, on: loop) }
+        print(try await ways[0].start(), try await ways[1].start(), originPort)
+        fflush(nil)
+        while readLine() != nil {}
+        withExtendedLifetime((origin, server, ways)) {}
+    }
+}

@@ -1,0 +1,97 @@
+import Foundation
+import Testing
+import Trunkline
+import TrunklineFoundation
+import TrunklineTesting
+
+#if canImport(FoundationNetworking)
+    import FoundationNetworking
+#endif
+
+/// Where answers lead, and what goes along: redirects, credentials, cookies.
+@Suite(.serialized, .timeLimit(.minutes(5)))
+struct TunnelRedirectTests {
+    @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
+    func redirectsAreFollowed(policy: HTTPTunnel.Policy) async throws {
+        try await Tunnelled.with(
+            { request in
+                if let status = Int(request.target.dropFirst()) {
+                    return .response(status, ["Location": "end?\(status)"], "moved")
+                }
+                return .response(
+                    200,
+                    [:],
+                    Bytes(
+                        "\(request.method) \(request.target) \(String(request.body)) \(request.headers["Authorization"] ?? "")"
+                    )
+                )
+            },
+            policy: policy
+        ) { setup in
+            for (status, said) in [(301, "GET"), (302, "GET"), (303, "GET"), (307, "POST"), (308, "POST")] {
+                let request = setup.request("/\(status)", "POST", ["Authorization": "a"])
+                let (data, response) = try await setup.tunnel.upload(for: request, from: Data("tea".utf8))
+                #expect(
+                    String(decoding: data, as: UTF8.self) == "\(said) /end?\(status) \(said == "POST" ? "tea" : "") a"
+                )
+                #expect(response.url == setup.origin.url("/end?\(status)"))
+            }
+            let (_, response) = try await setup.tunnel.data(for: setup.request("/303", "HEAD"))
+            #expect((response as? HTTPURLResponse)?.statusCode == 200)
+        }
+    }
+
+    @Test func redirectsWithoutEndAreAnError() async throws {
+        try await Tunnelled.with({ _ in .response(302, ["Location": "/"]) }) { setup in
+            let error = await urlError { _ = try await setup.tunnel.data(for: setup.request("/")) }
+            #expect(error?.code == .httpTooManyRedirects)
+            #expect(await setup.origin.server.journal.requestCount == 21)
+        }
+    }
+
+    @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
+    func credentialsStayWithTheirOrigin(policy: HTTPTunnel.Policy) async throws {
+        let said: @Sendable (HTTP1Request) -> Bytes = { request in
+            Bytes("\(request.headers["Authorization"] ?? "none"), \(request.headers["Cookie"] ?? "none")")
+        }
+        try await Origin.with({ .reply(said($0)) }) { other in
+            let elsewhere = other.url("/").absoluteString
+            try await Tunnelled.with(
+                {
+                    switch $0.target {
+                    case "/away": .response(307, ["Location": elsewhere])
+                    case "/near": .response(307, ["Location": "/end"])
+                    default: .reply(said($0))
+                    }
+                },
+                policy: policy,
+                others: [other.url("/")]
+            ) { setup in
+                for (path, expected) in [("/away", "none, none"), ("/near", "secret, a=1")] {
+                    let request = setup.request(path, "GET", ["Authorization": "secret", "Cookie": "a=1"])
+                    let (data, _) = try await setup.tunnel.data(for: request)
+                    #expect(String(decoding: data, as: UTF8.self) == expected)
+                }
+            }
+        }
+    }
+
+    @Test func cookiesAreKeptWhereTheyShall() async throws {
+        var options = HTTPTunnel.Options()
+        options.cookieStorage = URLSessionConfiguration.ephemeral.httpCookieStorage
+        try await Tunnelled.with(
+            { .response(200, ["Set-Cookie": "a=1; Path=/"], Bytes($0.headers["Cookie"] ?? "none")) },
+            options: options
+        ) {
+            setup in
+            for expected in ["none", "a=1"] {
+                let (data, _) = try await setup.tunnel.data(for: setup.request("/"))
+                #expect(String(decoding: data, as: UTF8.self) == expected)
+            }
+            var without = setup.request("/")
+            without.httpShouldHandleCookies = false
+            let (data, _) = try await setup.tunnel.data(for: without)
+            #expect(data == Data("none".utf8))
+        }
+    }
+}

@@ -1,0 +1,31 @@
+import Foundation
+import Synchronization
+
+private let drawn = Atomic<Int>(0)
+
+/// A TCP port of 127.0.0.1 that was free a moment ago.
+///
+/// It is below those that a system chooses for whoever asks for none (Linux from 32768 on, others from 49152), so that no
+/// connection of another test gets it; and each call, and each process, begins at another one.
+func freePort() throws -> UInt16 {
+    for _ in 0..<1000 {
+        let number = Int(getpid()) &* 61 &+ drawn.wrappingAdd(1, ordering: .relaxed).oldValue
+        let port = UInt16(12_000 + number % 20_000)
+        if isFree(port) { return port }
+    }
+    throw ServerProcess.NotStarted(description: "there is no free port")
+}
+
+private func isFree(_ port: UInt16) -> Bool {
+    let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+    defer { close(descriptor) }
+    var address = sockaddr_in()
+    address.sin_family = sa_family_t(AF_INET)
+    address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+    address.sin_port = port.bigEndian
+    return unsafe withUnsafePointer(to: &address) {
+        unsafe $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+            unsafe bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
+        }
+    }
+}
