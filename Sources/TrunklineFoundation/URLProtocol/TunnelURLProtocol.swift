@@ -111,19 +111,24 @@ public final class TunnelURLProtocol: URLProtocol {
         if let answer { answer.tell(client, for: self) }
         guard let attempt else { return }
         guard let tunnel = Self.tunnel(for: request) else {
-            return TunnelAnswer.failure(URLError(.unsupportedURL)).tell(client, for: self)
+            return refuse("no tunnel is registered for it any more")
         }
         #if canImport(FoundationNetworking)
             if task is URLSessionUploadTask || task is URLSessionDownloadTask {
-                let reason =
+                return refuse(
                     "on Linux TunnelURLProtocol takes data tasks alone; HTTPTunnel itself has upload and download"
-                return TunnelAnswer.failure(URLError(.unsupportedURL, reason: reason)).tell(client, for: self)
+                )
             }
         #endif
         let (request, loading) = (request, TunnelLoading(owner: self, attempt: attempt))
         // Not structured: the session has no task of ours. It ends with the answer, or by `stopLoading`.
         let task = Task { await loading.run(request, through: tunnel) }
         state.withLock { $0.task = task }
+    }
+
+    private func refuse(_ reason: String) {
+        let error = URLError(.unsupportedURL, reason: reason).failing(at: request.url)
+        TunnelAnswer.failure(error).tell(client, for: self)
     }
 
     /// Gives the request up, unless its answer is there.

@@ -46,7 +46,7 @@ struct LoopbackUnencodableTests {
         let handler: LoopbackServer.Handler = { $0.body == "slow" ? .noReply : .echo }
         try await withServerAndClient(speaking: Forgetful(refused: .cancel), handler: handler) { server, client in
             let slow = client.start(ask("slow"))
-            try await server.wait { $0.requestCount == 1 }
+            try await server.wait(within: patience) { $0.requestCount == 1 }
             slow.cancel()
             _ = await failure(of: slow)
             let reply = try await client.send(ask("quick"))
@@ -62,7 +62,7 @@ struct LoopbackUnencodableTests {
         let options = ClientOptions { $0.liveness.probeAfter = nil }
         try await withServerAndClient(speaking: Forgetful(refused: .pong), clientOptions: options) { server, client in
             try await client.connect()
-            try await server.waitForConnections(1)
+            try await server.waitForConnections(1, within: patience)
             try await server.ping()
             _ = try await client.send(ask("behind the ping"))
             // The pong is encoded at the end of the turn that brought the ping, so before the next request.

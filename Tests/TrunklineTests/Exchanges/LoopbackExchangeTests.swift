@@ -95,7 +95,7 @@ struct LoopbackExchangeTests {
                     }
                 }
             }
-            try await server.wait { $0.cancelCount == 100 && $0.droppedReplyCount == 100 }
+            try await server.wait(within: patience) { $0.cancelCount == 100 && $0.droppedReplyCount == 100 }
             #expect(await client.statistics.pending == 0)
         }
     }

@@ -50,7 +50,7 @@ struct HTTP1PipeliningTests {
                 client.start(try request(.get, "/after")), client.start(try request(.put, "/last")),
             ]
             try await expect("/before", of: handles[0])
-            try await server.waitForRequests(2)
+            try await server.waitForRequests(2, within: patience)
             #expect(try await targets(server) == ["/before", "/held"])
             #expect(handles[1].state == .written && handles[2].state == .queued)
             await server.releaseHeld()
@@ -93,7 +93,7 @@ struct HTTP1PipeliningTests {
             let held = client.start(try request(.post, "/held"), timeout: isCancelled ? nil : .milliseconds(50))
             let next = client.start(try request(.get, "/next"))
             if isCancelled {
-                try await server.waitForRequests(1)
+                try await server.waitForRequests(1, within: patience)
                 held.cancel()
             }
             #expect(await failure(of: held)?.code == (isCancelled ? .cancelled : .timedOut))
@@ -108,7 +108,7 @@ struct HTTP1PipeliningTests {
             let first = client.start(try request(.get, "/held"))
             let second = client.start(try request(.post, "/held"))
             let third = client.start(try request(.get, "/next"))
-            try await server.waitForRequests(2)
+            try await server.waitForRequests(2, within: patience)
             second.cancel()
             try await expect("/next", of: third)
             await server.releaseHeld()
@@ -121,7 +121,7 @@ struct HTTP1PipeliningTests {
         try await withServer { server, client in
             let held = client.start(try request(.post, "/held"))
             let next = client.start(try request(.get, "/next"))
-            try await server.waitForRequests(1)
+            try await server.waitForRequests(1, within: patience)
             await server.disconnectAll(reset: true)
             #expect(await failure(of: held)?.fate == .unknown)
             try await expect("/next", of: next)

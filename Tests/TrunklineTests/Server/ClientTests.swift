@@ -88,7 +88,7 @@ struct ClientTests {
                     await failure { () throws(ClientError) in try await client.send(Request(type: 0x410, body: "slow"))
                     }
                 }
-                try? await server.waitForRequests(1)
+                try? await server.waitForRequests(1, within: patience)
                 group.cancelAll()
                 return await group.next() ?? nil
             }
@@ -117,7 +117,7 @@ struct ClientTests {
                 #expect(error.code == .timedOut)
                 #expect(error.fate == .unknown)
             }
-            try await service.server.wait { $0.cancelCount == 2 }
+            try await service.server.wait(within: patience) { $0.cancelCount == 2 }
         }
     }
 
@@ -157,14 +157,14 @@ struct ClientTests {
             server in
             let client = Client(to: server.endpoint, speaking: .standard, options: quickOptions())
             let pending = client.start(Request(type: 0x410, body: "last"))
-            try await server.waitForRequests(1)
+            try await server.waitForRequests(1, within: patience)
             await client.close()
             let reply = try await pending.value
             #expect(reply.body == "last")
             let error = await failure { () throws(ClientError) in try await client.send(Request(type: 0x410)) }
             #expect(error?.code == .closed)
             #expect(error?.fate == .notSent)
-            try await server.waitForConnections(0)
+            try await server.waitForConnections(0, within: patience)
         }
     }
 
@@ -226,11 +226,11 @@ struct ClientTests {
         try await withServerAndClient { server, client in
             var pushes = client.pushes(ofType: 2).makeAsyncIterator()
             try await client.connect()
-            try await server.waitForConnections(1)
+            try await server.waitForConnections(1, within: patience)
             try await server.push(Frame(.push, type: 2, body: "before"))
             #expect(await pushes.next()?.text == "before")
             await server.disconnectAll()
-            try await server.waitForConnections(1)
+            try await server.waitForConnections(1, within: patience)
             #expect(await pushes.next()?.text == "reconnected")
             try await server.push(Frame(.push, type: 2, body: "after"))
             #expect(await pushes.next()?.text == "after")
@@ -263,10 +263,10 @@ struct ClientTests {
             let error = await failure { () throws(ClientError) in try await handles[5].value }
             #expect(error?.code == .overloaded)
             #expect(error?.fate == .notSent)
-            try await server.waitForRequests(2)
+            try await server.waitForRequests(2, within: patience)
             #expect(await server.journal.requestCount == 2)
             for served in [2, 4, 5] {
-                try await server.waitForRequests(served)
+                try await server.waitForRequests(served, within: patience)
                 await server.releaseHeld()
             }
             for (index, handle) in handles.prefix(5).enumerated() {
@@ -295,7 +295,7 @@ struct ClientTests {
         let handler: LoopbackServer.Handler = { _ in .sequence([.echo, .echo, .echo, .close]) }
         try await withServerAndConnection(handler: handler) { server, connection in
             try await connection.write(Frame(.request, type: 0x410, serial: 1))
-            try await server.waitForConnections(0)
+            try await server.waitForConnections(0, within: patience)
             #expect(await serials(of: connection, 3) == [1, 1, 1])
         }
     }

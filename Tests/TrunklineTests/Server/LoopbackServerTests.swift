@@ -13,7 +13,7 @@ struct LoopbackServerTests {
                 let pushes = [client.pushes(), other.pushes()]
                 try await client.connect()
                 try await other.connect()
-                try await server.waitForConnections(2)
+                try await server.waitForConnections(2, within: patience)
                 #expect(try await server.push(Frame(.push, type: 2, body: "news")) == 2)
                 for stream in pushes {
                     for await frame in stream.messages.prefix(1) { #expect(frame.body == "news") }
@@ -25,7 +25,7 @@ struct LoopbackServerTests {
     @Test func aPushThatCannotBeEncodedThrows() async throws {
         try await withServerAndClient(speaking: strictLayout) { server, client in
             try await client.connect()
-            try await server.waitForConnections(1)
+            try await server.waitForConnections(1, within: patience)
             await #expect(throws: FrameError.self) { try await server.push(Frame(.push, type: 0x1_0000)) }
         }
     }
@@ -53,7 +53,7 @@ struct LoopbackServerTests {
         let options = LoopbackServer.Options { $0.onConnect = .close }
         try await withServerAndClient(options: options) { server, client in
             let pending = client.start(Request(type: 0x410))
-            try await server.wait { $0.totalConnections >= 3 }
+            try await server.wait(within: patience) { $0.totalConnections >= 3 }
             pending.cancel()
         }
     }
@@ -80,7 +80,7 @@ struct LoopbackServerTests {
                 await server.disconnectAll(reset: reset)
                 #expect(await server.connectionCount == 0)
                 // A client without requests comes back by itself.
-                try await server.waitForConnections(1)
+                try await server.waitForConnections(1, within: patience)
                 #expect(await server.totalConnections == 2)
                 _ = try await client.send(Request(type: 0x410))
             }
@@ -119,7 +119,7 @@ struct LoopbackServerTests {
             _ = try await client.send(Request(type: 7))
             let vandal = Connection(to: server.endpoint, speaking: RawCodec(), options: quickOptions())
             try await vandal.write(Frame(.request, body: "this is no frame"))
-            let journal = try await server.wait { $0.malformedCount == 1 && $0.connectionCount == 1 }
+            let journal = try await server.wait(within: patience) { $0.malformedCount == 1 && $0.connectionCount == 1 }
             #expect(journal.lastMalformation?.code == .unexpectedBytes)
             _ = try await client.send(Request(type: 7))
             await vandal.closeNow()
@@ -132,7 +132,7 @@ struct LoopbackServerTests {
                 _ = try await client.send(Request(type: 0x410))
                 #expect(await server.connectionCount == 1)
             }
-            try await server.waitForConnections(0)
+            try await server.waitForConnections(0, within: patience)
             #expect(await server.totalConnections == 1)
         }
     }
@@ -189,7 +189,9 @@ struct LoopbackServerTests {
     @Test func waitingForAFactHeedsCancellation() async throws {
         try await withServer(speaking: .standard) { server in
             let waiting = Task {  // awaited below
-                await reasonOfFailure { () throws(LoopbackServer.WaitError) in try await server.waitForRequests(1) }
+                await reasonOfFailure { () throws(LoopbackServer.WaitError) in
+                    try await server.waitForRequests(1, within: patience)
+                }
             }
             waiting.cancel()
             #expect(await waiting.value == .cancelled)
@@ -198,7 +200,8 @@ struct LoopbackServerTests {
 
     @Test func waitingForAFactEndsWhenTheServerStops() async throws {
         let server = try await Wire.startServer(speaking: .standard)
-        async let reason = reasonOfFailure { () throws(LoopbackServer.WaitError) in try await server.waitForRequests(1)
+        async let reason = reasonOfFailure { () throws(LoopbackServer.WaitError) in
+            try await server.waitForRequests(1, within: patience)
         }
         await server.stop()
         #expect(await reason == .stopped)

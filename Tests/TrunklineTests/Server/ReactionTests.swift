@@ -62,7 +62,7 @@ struct ReactionTests {
             }
             #expect(error?.code == .timedOut)
             #expect(error?.fate == .unknown)
-            let cancel = try await server.waitForCancel()
+            let cancel = try await server.waitForCancel(within: patience)
             #expect(cancel.serial == 50)
         }
     }
@@ -115,7 +115,7 @@ struct ReactionTests {
     @Test func aCancelledRequestGetsNoDelayedReply() async throws {
         try await withServerAndClient(handler: { _ in .after(.seconds(60), .echo) }) { server, client in
             let pending = client.start(Request(type: 0x410))
-            try await server.waitForRequests(1)
+            try await server.waitForRequests(1, within: patience)
             pending.cancel()
             let error = await failure { () throws(ClientError) in try await pending.value }
             #expect(error?.code == .cancelled)
@@ -130,12 +130,12 @@ struct ReactionTests {
         let handler: LoopbackServer.Handler = { $0.body == "slow" ? .outOfOrder(window: 2) : .outOfOrder(window: 2) }
         try await withServerAndClient(options: options, handler: handler) { server, client in
             let pending = client.start(Request(type: 0x410, body: "slow"))
-            try await server.waitForRequests(1)
+            try await server.waitForRequests(1, within: patience)
             pending.cancel()
-            try await server.waitForCancel()
+            try await server.waitForCancel(within: patience)
             // The second request fills the window; the late reply follows its own.
             _ = try await client.send(Request(type: 0x410, body: "quick"))
-            try await server.wait { $0.replyCount == 2 }
+            try await server.wait(within: patience) { $0.replyCount == 2 }
             await server.script(.echo)
             _ = try await client.send(Request(type: 0x410, body: "last"))
             let statistics = await client.statistics
@@ -178,7 +178,7 @@ struct ReactionTests {
     @Test func heldRepliesCanBeReleased() async throws {
         try await withServerAndClient(handler: { _ in .outOfOrder(window: 100) }) { server, client in
             async let reply = client.send(Request(type: 0x410, body: "held"))
-            try await server.waitForRequests(1)
+            try await server.waitForRequests(1, within: patience)
             await server.releaseHeld()
             #expect(try await reply.body == "held")
         }

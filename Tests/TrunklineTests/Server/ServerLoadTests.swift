@@ -36,10 +36,10 @@ struct ServerLoadTests {
             for _ in 0..<100 {
                 let client = Client(to: server.endpoint, speaking: .standard, options: quickOptions())
                 let handles = (0..<20).map { _ in client.start(Request(type: 0x410)) }
-                try await server.wait { $0.requestCount % 20 == 0 && $0.requestCount > 0 }
+                try await server.wait(within: patience) { $0.requestCount % 20 == 0 && $0.requestCount > 0 }
                 #expect(handles.count == 20)
                 await client.closeNow()
-                try await server.waitForConnections(0)
+                try await server.waitForConnections(0, within: patience)
                 await server.forget()
             }
             #expect(await server.delayedCount == 0)
@@ -55,7 +55,7 @@ struct ServerLoadTests {
             for serial in 1...count {
                 try await connection.write(Frame(.request, type: 0x410, serial: SerialNumber(serial), body: body))
             }
-            let journal = try await server.wait { $0.requestCount == count }
+            let journal = try await server.wait(within: patience) { $0.requestCount == count }
             #expect(journal.bytesSent < count * 4096)
             let serials = await serials(of: connection, count)
             #expect(serials == (1...count).map { SerialNumber($0) })
@@ -71,7 +71,7 @@ struct ServerLoadTests {
                 try? await connection.write(Frame(.request, type: 0x410, serial: SerialNumber(serial)))
             }
             // It may have connected again for the other requests.
-            try await server.wait { $0.overflowCount >= 1 }
+            try await server.wait(within: patience) { $0.overflowCount >= 1 }
             await connection.closeNow()
         }
     }
@@ -88,7 +88,7 @@ struct ServerLoadTests {
                 try? await vandal.write(Frame(.request, body: Bytes(bytes)))
                 await vandal.closeNow()
             }
-            try await server.waitForConnections(0)
+            try await server.waitForConnections(0, within: patience)
         }
     }
 
