@@ -13,13 +13,17 @@ import TrunklineTesting
 @Suite(.serialized, .timeLimit(.minutes(5)))
 struct TunnelUploadTests {
     /// What a stream waits at.
-    private struct Gate: Sendable {
+    private final class Gate: Sendable {
         let opening = DispatchSemaphore(value: 0)
+        let isUsed = Lock(false)
+        let stalled = AsyncStream<Void>.makeStream()
         let closed = AsyncStream<Void>.makeStream()
 
-        /// Ends the read that hangs, and returns when the stream is closed.
+        /// Ends the read that hangs, and returns when the stream is closed; at once when it was never opened, which a
+        /// request that ends early has no need to do.
         func open() async {
             opening.signal()
+            guard isUsed.withLock({ $0 }) else { return }
             for await _ in closed.stream { break }
         }
     }
@@ -34,14 +38,17 @@ struct TunnelUploadTests {
             super.init(data: Data())
         }
 
-        override func open() {}
+        override func open() { gate.isUsed.withLock { $0 = true } }
 
         override func close() { gate.closed.continuation.yield() }
 
         override func read(_ buffer: UnsafeMutablePointer<UInt8>, maxLength size: Int) -> Int {
             let count = min(left, size)
             left -= count
-            if count == 0 { gate.opening.wait() }
+            if count == 0 {
+                gate.stalled.continuation.yield()
+                gate.opening.wait()
+            }
             unsafe buffer.initialize(repeating: 65, count: count)
             return count
         }
@@ -61,7 +68,8 @@ struct TunnelUploadTests {
         try await Tunnelled.with({ _ in .echo }, policy: policy) { setup in
             let gate = Gate()
             let asking = Task { () async throws -> Void in _ = try await self.upload(stallingAt: gate, setup) }
-            if policy == .linkOnly { try await setup.server.waitForRequests(1, within: patience) }
+            // Before that the stream may not have been opened, and so would not be closed.
+            for await _ in gate.stalled.stream { break }
             asking.cancel()
             let error = await urlError { try await asking.value }
             #expect(error?.code == .cancelled)
