@@ -162,6 +162,8 @@ package protocol Listener: AnyObject {
     /// Where it listens, with the port it was given.
     var address: SocketAddress { get }
     func close()
+    /// Closes, and holds on to the port where that is possible.
+    func closeKeepingPort() -> PortReservation?
 }
 
 /// Hears of accepted connections. The loop holds it weakly.

@@ -52,6 +52,11 @@ final class SocketListener: Listener, WatchedSocket {
         descriptor = -1
     }
 
+    func closeKeepingPort() -> PortReservation? {
+        close()
+        return PortReservation(address)
+    }
+
     func isReady(_ readiness: Readiness) {
         while descriptor >= 0, let handler {
             let accepted = acceptSocket(descriptor)
@@ -65,6 +70,28 @@ final class SocketListener: Listener, WatchedSocket {
             unsafe registered.transport.handler = handler
         }
     }
+}
+
+/// Holds a port at which nobody listens: connections to it are refused, and nobody else gets it. Let go of it just before
+/// listening there again.
+package final class PortReservation: Sendable {
+    private let descriptor: Int32
+
+    /// `nil` when somebody else was faster, and for what has no port.
+    init?(_ address: SocketAddress) {
+        if case .unix = address { return nil }
+        let descriptor = openSocket(for: address)
+        guard descriptor >= 0 else { return nil }
+        setOption(descriptor, SOL_SOCKET, SO_REUSEADDR, 1)
+        let isBound = unsafe withSockaddr(address) { pointer, length in unsafe bind(descriptor, pointer, length) == 0 }
+        guard isBound == true else {
+            closeDescriptor(descriptor)
+            return nil
+        }
+        self.descriptor = descriptor
+    }
+
+    deinit { closeDescriptor(descriptor) }
 }
 
 /// Carries a transport into `accepted`, whose handler lives on the same loop.

@@ -8,6 +8,8 @@ actor Acceptor: ListenerHandler, TransportHandler {
     private var listener: (any Listener)?
     /// Where it listens, with the port it was given, also while it does not.
     private var address: SocketAddress?
+    /// While it listens no more, but may again.
+    private var reservation: PortReservation?
     private weak var server: LoopbackServer?
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
@@ -28,12 +30,20 @@ actor Acceptor: ListenerHandler, TransportHandler {
 
     func close() {
         listener?.close()
-        listener = nil
+        (listener, reservation) = (nil, nil)
     }
 
-    /// Listens where it did before it was closed.
+    /// Refuses connections until `listenAgain`. Nobody else gets the port meanwhile.
+    func pause() {
+        guard let listener else { return }
+        reservation = listener.closeKeepingPort()
+        self.listener = nil
+    }
+
+    /// Listens where it did before it paused.
     func listenAgain() throws(TransportError) {
         guard listener == nil, let address else { return }
+        reservation = nil
         try listen(on: address)
     }
 

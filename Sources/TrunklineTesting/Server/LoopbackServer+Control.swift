@@ -64,7 +64,7 @@ extension LoopbackServer {
     }
 
     /// Stops listening: clients that try to connect are refused. Connections stay.
-    public func stopAccepting() { acceptor.assumeIsolated { $0.close() } }
+    public func stopAccepting() { acceptor.assumeIsolated { $0.pause() } }
 
     /// Dies as a process does: stops listening and resets every connection, in one step, so that no client comes back in
     /// between. `resumeAccepting` revives it at the same endpoint, and the journal goes on.

@@ -17,6 +17,12 @@ final class SimulatedListener: Listener {
 
     var address: SocketAddress { port.address }
 
+    /// Nobody else is given the ports of a simulated host.
+    func closeKeepingPort() -> PortReservation? {
+        close()
+        return nil
+    }
+
     func close() {
         loop.preconditionIsCurrent()
         port.close()
