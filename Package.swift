@@ -62,6 +62,8 @@ let package = Package(
             path: "Tests/SampleLayouts",
             swiftSettings: settings
         ),
+        // How many tests run at a time. One dependency does: all test targets are one program.
+        .target(name: "CTestWidth", path: "Tests/CTestWidth"),
         .testTarget(
             name: "TrunklineCoreTests",
             dependencies: ["TrunklineCore", "SampleLayouts"],
@@ -71,6 +73,7 @@ let package = Package(
             name: "TrunklineTests",
             dependencies: [
                 "Trunkline", "TrunklineTesting", "TrunklineCore", "TrunklineIO", "CTrunkline", "SampleLayouts",
+                "CTestWidth",
             ],
             swiftSettings: settings
         ),

@@ -58,7 +58,9 @@ struct LoopbackSilenceTests {
                 let report = await reports.next()
                 #expect(report?.endpoint == endpoints[0] && report?.phase == .ready)
                 #expect(report?.cause == .halfOpen && report?.requestsLost == 2)
-                #expect(await server.received.map(\.body) == ["kept"])
+                // More than once, where a machine has so much to do that two seconds of silence befall this server, too.
+                let received = await server.received.map(\.body)
+                #expect(!received.isEmpty && received.allSatisfy { $0 == "kept" })
             }
         }
         withExtendedLifetime(mute) {}
