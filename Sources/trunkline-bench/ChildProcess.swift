@@ -43,6 +43,19 @@ struct ChildProcess: ~Copyable {
         output = outputReader
     }
 
+    /// Runs `body` with the first line that a server of this program prints, and ends the server.
+    static func withServer(_ name: String, _ body: (String) async throws -> String) async throws -> String {
+        let server = try ChildProcess([name])
+        do {
+            let text = try await body(server.readLine())
+            server.finish(killing: true)
+            return text
+        } catch {
+            server.finish(killing: true)
+            throw error
+        }
+    }
+
     /// Both ends of a pipe that no other child inherits.
     private static func makePipe() throws -> (reader: Int32, writer: Int32) {
         var ends: [Int32] = [-1, -1]

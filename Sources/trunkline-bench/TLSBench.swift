@@ -28,15 +28,7 @@ struct TLSBench {
 
     /// Measures everything and returns the table.
     func run() async throws -> String {
-        let server = try ChildProcess(["serve-secured"])
-        do {
-            let text = try await table(server.readLine())
-            server.finish(killing: true)
-            return text
-        } catch {
-            server.finish(killing: true)
-            throw error
-        }
+        try await ChildProcess.withServer("serve-secured") { try await table($0) }
     }
 
     private func table(_ servers: String) async throws -> String {

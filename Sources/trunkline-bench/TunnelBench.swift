@@ -26,15 +26,7 @@ struct TunnelBench {
 
     /// Measures everything and returns the table.
     func run() async throws -> String {
-        let server = try ChildProcess(["serve-gateway"])
-        do {
-            let text = try await table(server.readLine())
-            server.finish(killing: true)
-            return text
-        } catch {
-            server.finish(killing: true)
-            throw error
-        }
+        try await ChildProcess.withServer("serve-gateway") { try await table($0) }
     }
 
     private func table(_ ports: String) async throws -> String {

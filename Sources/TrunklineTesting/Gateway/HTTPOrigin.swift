@@ -3,8 +3,8 @@ public import Foundation
 /// Scheme, host and port of a server of HTTP (RFC 6454), as a gateway's allow-list has them.
 ///
 /// Written as a string: `"https://api.example.com"`, `"http://127.0.0.1:8080"`; `HTTPOrigin(parsing:)` reads one that comes
-/// from elsewhere. There are no wildcards. One with an address in place of a name is
-/// allowed to be on this machine or this network; one with a name is not, wherever its name leads, unless it says so.
+/// from elsewhere. There are no wildcards. One with an address in place of a name is allowed to be on this machine or this
+/// network; one with a name is not, wherever its name leads, unless it says so.
 public struct HTTPOrigin: Sendable, Hashable, CustomStringConvertible {
     /// `http` or `https`.
     public let scheme: String
