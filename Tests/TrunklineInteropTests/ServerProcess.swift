@@ -31,8 +31,8 @@ final class ServerProcess {
         let description: String
     }
 
-    /// Starts `program` and waits until its socket is there, or the file that is called so beside it, for ten seconds at
-    /// most.
+    /// Starts `program` and waits until it listens at its socket, or the file that is called so beside it is there, for ten
+    /// seconds at most.
     ///
     /// `arguments` may put files into the directory, which is that of the socket.
     init(
@@ -74,7 +74,7 @@ final class ServerProcess {
             process.standardInput = FileHandle.nullDevice
             try process.run()
             let deadline = Date().addingTimeInterval(10)
-            while !FileManager.default.fileExists(atPath: sign) {
+            while !Self.isThere(sign) {
                 guard process.isRunning, Date() < deadline else {
                     Foundation.kill(process.processIdentifier, SIGKILL)
                     throw NotStarted(description: "\(program) did not make \(sign)")
@@ -82,6 +82,22 @@ final class ServerProcess {
                 Thread.sleep(forTimeInterval: 0.01)
             }
             return process
+        }
+    }
+
+    /// A socket is there when it can be connected to: its file is made before anybody listens.
+    private static func isThere(_ sign: String) -> Bool {
+        let attributes = try? FileManager.default.attributesOfItem(atPath: sign)
+        guard attributes?[.type] as? FileAttributeType == .typeSocket else { return attributes != nil }
+        let descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
+        defer { close(descriptor) }
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        unsafe withUnsafeMutableBytes(of: &address.sun_path) { unsafe $0.copyBytes(from: sign.utf8) }
+        return unsafe withUnsafePointer(to: &address) {
+            unsafe $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                unsafe connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size)) == 0
+            }
         }
     }
 
