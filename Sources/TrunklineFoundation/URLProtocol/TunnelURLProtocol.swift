@@ -29,7 +29,9 @@ import TrunklineIO
 ///   completion handler. For bodies that do not fit into memory use `HTTPTunnel.bytes` or `download`;
 /// - a session writes the cookies of its storage into every request, and keeps none that come. With `options.cookieStorage`
 ///   they are replaced by those of that storage, and so is a `Cookie` field of your own;
-/// - a task that is suspended goes on, and its answer waits until it is resumed: to begin anew could carry it out twice.
+/// - a task that is suspended goes on, and its answer waits until it is resumed: to begin anew could carry it out twice;
+/// - a session that has a cache traps, with any protocol, when a task is cancelled before the cache was looked up. Set the
+///   configuration's `urlCache` to `nil`: what comes by a tunnel is not cached in any case.
 public final class TunnelURLProtocol: URLProtocol {
     /// Which requests a tunnel takes; ends with `unregister()`, and not by being let go.
     public struct Registration: Sendable {

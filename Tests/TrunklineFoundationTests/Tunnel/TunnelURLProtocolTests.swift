@@ -29,6 +29,7 @@ struct TunnelURLProtocolTests {
         defer { registration.unregister() }
         let configuration = URLSessionConfiguration.ephemeral
         configuration.protocolClasses = [TunnelURLProtocol.self]
+        configuration.urlCache = nil
         change(configuration)
         try await body(URLSession(configuration: configuration))
     }
