@@ -62,11 +62,11 @@ let package = Package(
             path: "Tests/SampleLayouts",
             swiftSettings: settings
         ),
-        // How many tests run at a time. One dependency does: all test targets are one program.
+        // How many tests run at a time. Each test target has it, as some build systems make a program of each.
         .target(name: "CTestWidth", path: "Tests/CTestWidth"),
         .testTarget(
             name: "TrunklineCoreTests",
-            dependencies: ["TrunklineCore", "SampleLayouts"],
+            dependencies: ["TrunklineCore", "SampleLayouts", "CTestWidth"],
             swiftSettings: settings
         ),
         .testTarget(
@@ -79,12 +79,14 @@ let package = Package(
         ),
         .testTarget(
             name: "TrunklineFoundationTests",
-            dependencies: ["TrunklineFoundation", "Trunkline", "TrunklineTesting", "TrunklineCore", "TrunklineIO"],
+            dependencies: [
+                "TrunklineFoundation", "Trunkline", "TrunklineTesting", "TrunklineCore", "TrunklineIO", "CTestWidth",
+            ],
             swiftSettings: settings
         ),
         .testTarget(
             name: "TrunklineInteropTests",
-            dependencies: ["Trunkline", "TrunklineFoundation", "TrunklineTesting"],
+            dependencies: ["Trunkline", "TrunklineFoundation", "TrunklineTesting", "CTestWidth"],
             swiftSettings: settings
         ),
     ]

@@ -3,7 +3,8 @@ import Trunkline
 /// Roles that an input describes.
 enum FuzzRoles {
     /// `layout` with the roles that the front of `input` describes, or as it is where these do not fit; and whether its
-    /// frames survive another encoding: what a closure says of frames that are marked as something else nobody can send.
+    /// frames survive another encoding: what a closure says of frames that are marked or numbered as something else nobody
+    /// can send.
     static func given(to layout: FrameLayout, by input: inout FuzzInput) -> (FrameLayout, isReversible: Bool) {
         let (numbers, marks) = (input.next(), input.next())
         func type(_ bit: UInt8) -> UInt32? { numbers >> bit & 1 == 1 ? UInt32(input.next()) : nil }
@@ -27,7 +28,8 @@ enum FuzzRoles {
             kind: marks >> 7 & 1 == 1 ? closure(by: input.next()) : nil
         )
         let result = roles ?? layout
-        let isReversible = marks & 0b1000_0000 == 0 || marks & 0b0100_1111 == 0
+        let hasOthers = marks & 0b0100_1111 != 0 || numbers & 0b1111 != 0
+        let isReversible = marks & 0b1000_0000 == 0 || !hasOthers
         // Types that do not fit stop the program: those of requests are found out beforehand, and fit as these do.
         guard let bodies, (try? layout.validatingRoles(requests: bodies)) != nil else {
             return (result, isReversible)

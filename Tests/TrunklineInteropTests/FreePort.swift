@@ -16,8 +16,17 @@ func freePort() throws -> UInt16 {
     throw ServerProcess.NotStarted(description: "there is no free port")
 }
 
+/// A socket for a stream of bytes.
+func streamSocket(_ family: Int32) -> Int32 {
+    #if canImport(Darwin)
+        socket(family, SOCK_STREAM, 0)
+    #else
+        socket(family, Int32(SOCK_STREAM.rawValue), 0)
+    #endif
+}
+
 private func isFree(_ port: UInt16) -> Bool {
-    let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+    let descriptor = streamSocket(AF_INET)
     defer { close(descriptor) }
     var address = sockaddr_in()
     address.sin_family = sa_family_t(AF_INET)

@@ -89,9 +89,10 @@ final class ServerProcess {
     private static func isThere(_ sign: String) -> Bool {
         let attributes = try? FileManager.default.attributesOfItem(atPath: sign)
         guard attributes?[.type] as? FileAttributeType == .typeSocket else { return attributes != nil }
-        let descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
-        defer { close(descriptor) }
         var address = sockaddr_un()
+        guard sign.utf8.count < MemoryLayout.size(ofValue: address.sun_path) else { return false }
+        let descriptor = streamSocket(AF_UNIX)
+        defer { close(descriptor) }
         address.sun_family = sa_family_t(AF_UNIX)
         unsafe withUnsafeMutableBytes(of: &address.sun_path) { unsafe $0.copyBytes(from: sign.utf8) }
         return unsafe withUnsafePointer(to: &address) {

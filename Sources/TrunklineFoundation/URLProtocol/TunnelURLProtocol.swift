@@ -14,6 +14,7 @@ import TrunklineIO
 /// TunnelURLProtocol.register(tunnel) { $0.url?.host == "api.example.com" }
 /// let configuration = URLSessionConfiguration.default
 /// configuration.protocolClasses = [TunnelURLProtocol.self]
+/// configuration.urlCache = nil  // on Linux: see below
 /// let session = URLSession(configuration: configuration)
 /// ```
 ///
@@ -30,8 +31,8 @@ import TrunklineIO
 /// - a session writes the cookies of its storage into every request, and keeps none that come. With `options.cookieStorage`
 ///   they are replaced by those of that storage, and so is a `Cookie` field of your own;
 /// - a task that is suspended goes on, and its answer waits until it is resumed: to begin anew could carry it out twice;
-/// - a session that has a cache traps, with any protocol, when a task is cancelled before the cache was looked up. Set the
-///   configuration's `urlCache` to `nil`: what comes by a tunnel is not cached in any case.
+/// - a session that has a cache may trap, with any protocol, when a task is cancelled before the cache was looked up: so give
+///   it none. What comes by a tunnel is not cached in any case; what your closure leaves to the session is not, either, then.
 public final class TunnelURLProtocol: URLProtocol {
     /// Which requests a tunnel takes; ends with `unregister()`, and not by being let go.
     public struct Registration: Sendable {

@@ -242,22 +242,23 @@ import TrunklineIO
         }
     }
 
-    /// Without its sleeps taking time, hundreds of such runs are over in a moment.
+    /// Sleeps take no real time, so two hundred runs of fifty sleepers are over in a moment.
     @Test(.timeLimit(.minutes(5))) func fiftyTasksRunAgainAndAgain() throws {
         for seed in 0..<200 as Range<UInt64> {
             let network = SimulatedNetwork(seed: seed)
             let slept = try network.runBlocking {
-                await withTaskGroup(of: Int.self) { group in
+                try await withThrowingTaskGroup(of: Int.self) { group in
                     for index in 0..<50 {
                         group.addTask {
-                            try? await network.clock.sleep(for: .seconds(index))
+                            try await network.clock.sleep(for: .seconds(index))
                             return index
                         }
                     }
-                    return await group.reduce(into: []) { $0.append($1) }
+                    return try await group.reduce(into: []) { $0.append($1) }
                 }
             }
             #expect(slept == Array(0..<50))
+            #expect(network.clock.now.offset == .seconds(49))
         }
     }
 }
