@@ -10,10 +10,21 @@ extension ClientOptions {
         /// Whether to try again, and when. Default: `Backoff()`, exponential with full jitter.
         public var policy: any ReconnectPolicy = Backoff()
         /// After how many failed attempts in a row callers who wait are told `unavailable`; `nil`, the default, for
-        /// never: they wait until their own deadline. At least 1.
+        /// never: they wait until their own deadline. At least 1. An attempt whose link ended without any work counts,
+        /// too.
         public var maximumAttempts: Int?
-        /// How long a link must stay ready for the policy to start anew after it. Default 10 s.
+        /// How long a link that did no work must stay ready for the policy to start anew after it. Default 10 s.
+        ///
+        /// A link that answered a request or delivered a push, or that completed its handshake and ended in order with
+        /// nothing in flight, makes the policy start anew however short it was. Only a server that accepts and closes
+        /// without any work is paced.
         public var stableAfter: Duration = .seconds(10)
+        /// Whether a link that the server closed in order is replaced although no request waits and nothing is
+        /// subscribed. Default false: the client goes to `idle`, and the next request connects.
+        ///
+        /// Set it where the next request must not pay for connecting. A link that was lost in any other way is replaced
+        /// in any case.
+        public var keepsLinkWarm = false
         /// Tries again even after a cause that time does not mend (a greeting refused for good, an address that is none).
         /// Default false: an endpoint with such a cause is left out until its failure is forgotten
         /// (`Failover.halfLife`), and when all have one, callers who wait are told `unavailable`.

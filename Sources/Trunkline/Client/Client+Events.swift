@@ -56,6 +56,11 @@ extension Client: @preconcurrency ConnectionOwner {
 
     func hasUnanswered(at positions: Range<OutboundPosition>) -> Bool { exchange.table.hasUnanswered(at: positions) }
 
+    func demand(from unstarted: OutboundPosition) -> ReconnectMachine.Demand {
+        if exchange.table.hasUnstarted(from: unstarted) || !connectWaiters.isEmpty { return .request }
+        return channels.isEmpty ? .none : .subscription
+    }
+
     /// A frame that is no response.
     private func receive(_ frame: Frame, in session: UInt64) {
         switch frame.kind {

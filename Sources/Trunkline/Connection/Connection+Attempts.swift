@@ -8,6 +8,7 @@ extension Connection {
         // Asked for every batch of requests, and hardly ever news.
         switch machine.state {
         case .idle, .suspended: perform(machine.wanted(at: loop.now))
+        case .waiting where machine.promptFrom != nil: perform(machine.wanted(at: loop.now))
         case .connecting, .ready, .waiting, .closed: return
         }
     }
@@ -38,6 +39,22 @@ extension Connection {
             endReaders()
         }
         publishState()
+    }
+
+    /// Who needs a link, apart from what is under way on links that are left.
+    var demand: ReconnectMachine.Demand {
+        if let owner {
+            let demand = owner.demand(from: outbound.level.unstarted)
+            return subscriptions.isEmpty ? demand : max(demand, .subscription)
+        }
+        return readers.isEmpty && outbound.isEmpty ? .none : .request
+    }
+
+    /// Whether a request or a frame that has started on the link, which is ready, is still under way.
+    func hasUnanswered(on link: Link) -> Bool {
+        let started = link.firstPosition..<max(link.firstPosition, outbound.level.unstarted)
+        if let owner { return owner.hasUnanswered(at: started) }
+        return writers.values.contains { started.contains($0.position) }
     }
 
     /// Performs `action` after `body`, in which the owner hears of something, unless that made the machine go on: the
@@ -130,12 +147,16 @@ extension Connection {
             codec: codec
         )
         linksBegun += 1
-        if !beginGreeting(attempt.endpoint, attempt.id) { becomeReady() }
+        if !beginGreeting(attempt.endpoint, attempt.id) { becomeReady(afterHandshake: false) }
     }
 
     /// The link may carry requests.
-    func becomeReady() {
-        guard let link, let session = machine.linkReady(link.session, at: loop.now) else { return }
+    ///
+    /// - Parameter afterHandshake: The server has taken part in a handshake.
+    func becomeReady(afterHandshake: Bool) {
+        guard let link,
+            let session = machine.linkReady(link.session, afterHandshake: afterHandshake, at: loop.now)
+        else { return }
         self.link?.firstPosition = outbound.level.unstarted
         arm(at: machine.deadline)
         statistics.links += 1
@@ -162,11 +183,19 @@ extension Connection {
         stopLiveness()
         lastCause = cause
         let bytesUnsent = outbound.unwrittenCount
+        let wasQuiet = !hasUnanswered(on: link)
         let lifetime = readySince.map { loop.now.since($0) } ?? .zero
         readySince = nil
         let unsent = outbound.linkLost()
         // The machine first: while the owner hears of it, the link is no more, and no reason to leave its endpoint.
-        let action = machine.linkLost(link.session, DisconnectCause(cause), at: loop.now)
+        let action = machine.linkLost(
+            link.session,
+            DisconnectCause(cause),
+            isOrderly: DisconnectCause(cause) == .closedByServer,
+            wasQuiet: wasQuiet,
+            demand: demand,
+            at: loop.now
+        )
         perform(action) {
             let requestsLost = owner?.connectionLost(cause, to: link.endpoint, unsent: unsent) ?? 0
             report(

@@ -60,8 +60,10 @@ extension Connection {
 
     /// Leaves the endpoint of the link for another, if there is one.
     func leaveEndpoint(because departure: ReconnectMachine.Departure, retryAfter: Duration? = nil) {
-        guard !isDraining, case .ready(let session) = machine.state else { return }
-        perform(machine.leave(session, because: departure, retryAfter: retryAfter, at: loop.now))
+        guard !isDraining, case .ready(let session) = machine.state, let link else { return }
+        // A client that is at work will need the next link soon.
+        let demand = hasUnanswered(on: link) ? .request : demand
+        perform(machine.leave(session, because: departure, demand: demand, retryAfter: retryAfter, at: loop.now))
     }
 }
 
@@ -84,6 +86,7 @@ extension ReconnectMachine.Policy {
         reconnect = reconnecting.policy
         maximumAttempts = reconnecting.maximumAttempts.map { max(1, $0) }
         stableAfter = reconnecting.stableAfter
+        keepsLinkWarm = reconnecting.keepsLinkWarm
         retriesPermanentCauses = reconnecting.retriesPermanentCauses
         order =
             switch failover.order {

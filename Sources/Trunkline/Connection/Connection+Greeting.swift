@@ -58,8 +58,9 @@ extension Connection {
             greeting?.isOver = true
             return
         }
+        let hasHeard = greeting?.hasHeard == true
         let early = endGreeting(ClientError(.closed, .notSent, "the greeting is over"))
-        becomeReady()
+        becomeReady(afterHandshake: hasHeard)
         // Those came before anything that is read from now on.
         guard link?.session == session else { return }
         deliver(early)

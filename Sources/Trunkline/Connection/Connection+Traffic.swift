@@ -40,9 +40,9 @@ extension Connection {
 
     func deliver(_ frames: [Frame]) {
         guard !frames.isEmpty else { return }
-        if greeting != nil {
-            takeInGreeting(frames)
-        } else if let owner {
+        if greeting != nil { return takeInGreeting(frames) }
+        if !machine.didWork, frames.contains(where: \.isWork) { machine.linkDidWork() }
+        if let owner {
             owner.connection(did: .received(frames))
         } else {
             for var frame in frames {

@@ -11,12 +11,12 @@ public import TrunklineCore
 /// leads from every state but draining and closed to suspended, and `resume()` back to idle or into an attempt. `close()` leads from
 /// every state to closed: at once when nothing is out, through draining otherwise. See the article <doc:Connecting>.
 public enum ConnectionState: Sendable, Equatable, CustomStringConvertible {
-    /// Nobody has wanted a link yet, or it was given up. → resolving, connecting, waiting, suspended, closed
+    /// No link is needed yet, or any more, or it was given up. → resolving, connecting, waiting, suspended, closed
     case idle
     /// The endpoint's name is being looked up. → connecting, waiting, idle, suspended, closed
     case resolving(Endpoint, attempt: Int)
-    /// An attempt is under way; `attempt` counts those that failed since the last stable link, plus one. → greeting, ready, resolving or connecting (the
-    /// next endpoint), waiting, idle, suspended, closed
+    /// An attempt is under way; `attempt` is one more than the number of attempts in a row that failed or led to a link
+    /// that did no work. → greeting, ready, resolving or connecting (the next endpoint), waiting, idle, suspended, closed
     case connecting(Endpoint, attempt: Int)
     /// A socket is connected, and TLS is being agreed on. → greeting, ready, resolving or connecting (the next endpoint),
     /// waiting, idle, suspended, closed

@@ -41,7 +41,8 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     public let error: (any Error)?
     /// The session number of the link, or the number that it would have had.
     public let session: UInt64
-    /// Which attempt made it: how many had failed since the last stable link, plus one.
+    /// The number of the attempt that made it: one more than the attempts in a row that failed or led to a link that did
+    /// no work.
     public let attempt: Int
     /// How long the link was ready; zero when it never was.
     public let lifetime: Duration

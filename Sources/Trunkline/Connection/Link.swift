@@ -5,7 +5,7 @@ import TrunklineIO
 struct Link {
     /// The number of the attempt, and of the session when it succeeds.
     let session: UInt64
-    /// Which attempt made it, counted from the last stable link.
+    /// The number of the attempt that made it: see `ReconnectMachine.Attempt`.
     let attempt: Int
     let endpoint: Endpoint
     /// Another one from where the greeting has switched to TLS.
@@ -25,5 +25,15 @@ struct Link {
         self.transport = transport
         self.codec = codec
         notesSent = codec.notesSent
+    }
+}
+
+extension Frame {
+    /// Whether a server that sends it does useful work: it answers a request or delivers a push.
+    var isWork: Bool {
+        switch kind {
+        case .response, .part, .push, .request: true
+        case .ping, .pong, .cancel, .goAway: false
+        }
     }
 }

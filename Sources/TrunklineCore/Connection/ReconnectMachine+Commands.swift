@@ -64,10 +64,13 @@ extension ReconnectMachine {
     /// any case; where it is the only one, after the policy's wait. After the last response of a link that said nothing
     /// of a time, or when the link is of no more use, the next link is made at once and to the same endpoint.
     ///
-    /// - Parameter retryAfter: The server's hint: it is not tried again earlier than this.
+    /// - Parameters:
+    ///   - demand: Who needs another link. Without demand, none follows on `goAway`.
+    ///   - retryAfter: The server's hint: it is not tried again earlier than this.
     package mutating func leave(
         _ session: UInt64,
         because departure: Departure,
+        demand: Demand = .request,
         retryAfter: Duration? = nil,
         at now: Instant
     ) -> Action {
@@ -79,11 +82,16 @@ extension ReconnectMachine {
             (lastCause, returnAt) = (departure == .unanswered ? .unanswered : .goAway, planned)
             return action
         }
-        _ = endReady(at: now)
+        let hasProvedItself = endReady(at: now)
         lastCause = departure == .errorRate ? .closedLocally : .goAway
         ring.leave(endpoint, at: now)
         hold(endpoint, for: retryAfter, at: now)
-        return .retire(session: session, then: ring.hasTurnLeft(at: now) ? connect(at: now) : askPolicy(at: now))
+        if !hasProvedItself { failures += 1 }
+        if departure == .goAway, demand == .none, !policy.keepsLinkWarm {
+            return .retire(session: session, then: rest(at: now))
+        }
+        if ring.hasTurnLeft(at: now) { return .retire(session: session, then: connect(at: now)) }
+        return .retire(session: session, then: askPolicy(for: demand, at: now))
     }
 
     /// Has these endpoints from now on.

@@ -1,25 +1,25 @@
 /// What becomes of attempts and links, and the rules by which another follows.
 extension ReconnectMachine {
-    /// Somebody wants a link.
+    /// A request, or a new subscriber, needs a link. After an orderly end it does not wait for the policy's delay.
     package mutating func wanted(at now: Instant) -> Action {
         switch state {
         case .idle: return start(at: now)
+        case .waiting(let until, _, _): return connectPromptly(before: until, at: now)
         case .suspended:
             isWanted = true
             return .none
-        case .connecting, .ready, .waiting, .closed: return .none
+        case .connecting, .ready, .closed: return .none
         }
     }
 
     /// The attempt `id` has a link that is ready to be used. Returns its session number; `nil` when the attempt is an
     /// old one and the link is to be closed.
-    package mutating func linkReady(_ id: UInt64, at now: Instant) -> UInt64? {
+    package mutating func linkReady(_ id: UInt64, afterHandshake: Bool = false, at now: Instant) -> UInt64? {
         guard case .connecting(let attempt) = state, attempt.id == id else { return nil }
         state = .ready(session: id)
-        failuresInRow = 0
         let isPlanned = returnAt != nil && linkEndpoint == attempt.endpoint
         linkEndpoint = attempt.endpoint
-        readySince = now
+        beginReady(afterHandshake: afterHandshake, at: now)
         ring.succeeded(attempt.endpoint)
         if !isPlanned { planReturn(at: now) }
         return id
@@ -45,32 +45,44 @@ extension ReconnectMachine {
     ) -> Action {
         guard case .connecting(let attempt) = state, attempt.id == id else { return .none }
         failures += 1
-        failuresInRow += 1
         lastCause = cause
+        promptFrom = nil
         ring.failed(attempt.endpoint, at: now, isPermanent: isPermanent && !policy.retriesPermanentCauses)
         hold(attempt.endpoint, for: retryAfter, at: now)
-        if let limit = policy.maximumAttempts, failuresInRow >= limit { return giveUp(at: now) }
+        if let limit = policy.maximumAttempts, failures >= limit { return giveUp(at: now) }
         if ring.areAllRefused(at: now) { return giveUp(at: now) }
         return ring.hasTurnLeft(at: now) ? connect(at: now) : askPolicy(at: now)
     }
 
     /// The link of `session` is lost, not by our doing.
+    ///
+    /// - Parameters:
+    ///   - isOrderly: The server closed the link in order.
+    ///   - wasQuiet: No request was in flight on it.
+    ///   - demand: Who needs another link.
     package mutating func linkLost(
         _ session: UInt64,
         _ cause: DisconnectCause,
+        isOrderly: Bool = false,
+        wasQuiet: Bool = true,
+        demand: Demand = .request,
         retryAfter: Duration? = nil,
         at now: Instant
     ) -> Action {
         guard state == .ready(session: session) else { return .none }
         let endpoint = linkEndpoint
-        let wasStable = endReady(at: now)
+        let wasStable = isStable(at: now)
+        let hasProvedItself = endReady(inOrder: isOrderly && wasQuiet, at: now)
         lastCause = cause
         if let endpoint {
-            // Where links do not last another endpoint may be better.
-            if !wasStable { ring.failed(endpoint, at: now) }
+            // Where links break, or do nothing, another endpoint may be better.
+            if !wasStable, !(hasProvedItself && isOrderly) { ring.failed(endpoint, at: now) }
             hold(endpoint, for: retryAfter, at: now)
         }
-        return askPolicy(at: now)
+        if !hasProvedItself { failures += 1 }
+        if isOrderly, hasProvedItself { drawPromptStart(at: now) }
+        if isOrderly, demand == .none, !policy.keepsLinkWarm { return rest(at: now) }
+        return askPolicy(for: demand, at: now)
     }
 
     /// The instant that `.wait(until:)`, or `deadline`, named has come.
@@ -104,6 +116,28 @@ extension ReconnectMachine {
         return earliest > now ? wait(until: earliest) : connect(at: now)
     }
 
+    /// After an orderly end a request does not wait for as long as the policy says, but for what a server asked for.
+    private mutating func connectPromptly(before until: Instant, at now: Instant) -> Action {
+        guard let promptFrom else { return .none }
+        let earliest = max(promptFrom, ring.earliestStart(at: now))
+        if earliest <= now { return connect(at: now) }
+        return earliest < until ? wait(until: earliest) : .none
+    }
+
+    /// When a request may connect after an orderly end.
+    private mutating func drawPromptStart(at now: Instant) {
+        let (floor, jitter) = Self.promptDelay
+        promptFrom = now.advanced(by: floor + jitter * generator.nextUnit())
+    }
+
+    /// No link is needed for now: the next request connects, not before the wait is over that would have come now.
+    mutating func rest(at now: Instant) -> Action {
+        restUntil = promptFrom ?? restAfterPolicy(at: now)
+        ring.beginRound()
+        state = .idle
+        return .rest
+    }
+
     mutating func connect(at now: Instant) -> Action {
         guard let endpoint = ring.next(at: now) else {
             state = .idle
@@ -121,8 +155,9 @@ extension ReconnectMachine {
         return .wait(until: until)
     }
 
-    /// Waits for as long as the policy says, and as the servers asked for, or gives up.
-    mutating func askPolicy(at now: Instant) -> Action {
+    /// Waits for as long as the policy says, and as the servers asked for, or gives up. A request that waits after an
+    /// orderly end shortens the wait.
+    mutating func askPolicy(for demand: Demand = .request, at now: Instant) -> Action {
         // Without endpoints it is not the policy that gives up: the rest is as long as its wait would have been.
         guard !ring.isEmpty else { return giveUp(at: now) }
         guard case .retry(let delay) = decision(by: policy.reconnect) else {
@@ -130,27 +165,41 @@ extension ReconnectMachine {
         }
         round += 1
         policyUntil = now.advanced(by: max(.zero, delay))
+        if demand == .request, let promptFrom { policyUntil = min(policyUntil, promptFrom) }
         return wait(until: max(policyUntil, ring.earliestStart(at: now)))
     }
 
     /// Gives up, and rests for as long as the next wait would have been: demand goes on, and must not become a storm.
     mutating func giveUp(at now: Instant, policyGaveUp: Bool = false) -> Action {
-        var rest = policyGaveUp ? ReconnectDecision.giveUp : decision(by: policy.reconnect)
-        if rest == .giveUp { rest = decision(by: Backoff()) }
-        if case .retry(let delay) = rest { restUntil = now.advanced(by: max(.zero, delay)) }
-        round += 1
+        restUntil = restAfterPolicy(at: now, policyGaveUp: policyGaveUp)
+        if let promptFrom { restUntil = min(restUntil, promptFrom) }
         failures = 0
-        failuresInRow = 0
         ring.pardon()
         ring.beginRound()
         state = .idle
         return .giveUp
     }
 
-    /// The link is no more. Returns whether it stayed ready for long enough to forget earlier failures.
-    mutating func endReady(at now: Instant) -> Bool {
-        let isStable = readySince.map { now.since($0) >= policy.stableAfter } ?? false
-        if isStable {
+    /// The end of the policy's next wait, or of `Backoff()`'s where the policy gives up.
+    private mutating func restAfterPolicy(at now: Instant, policyGaveUp: Bool = false) -> Instant {
+        var rest = policyGaveUp ? ReconnectDecision.giveUp : decision(by: policy.reconnect)
+        if rest == .giveUp { rest = decision(by: Backoff()) }
+        round += 1
+        guard case .retry(let delay) = rest else { return restUntil }
+        return now.advanced(by: max(.zero, delay))
+    }
+
+    /// Whether the link has stayed ready for long enough to count as one that works.
+    private func isStable(at now: Instant) -> Bool {
+        readySince.map { now.since($0) >= policy.stableAfter } ?? false
+    }
+
+    /// The link is no more. Returns whether it has proved itself: then earlier failures are forgotten.
+    ///
+    /// - Parameter inOrder: It ended in order with nothing in flight, so a handshake on it is proof enough.
+    mutating func endReady(inOrder: Bool = false, at now: Instant) -> Bool {
+        let hasProvedItself = didWork || isStable(at: now) || (inOrder && hadHandshake)
+        if hasProvedItself {
             failures = 0
             round = 0
             // Servers that send us from one to the other get one turn each, as if they could not be reached.
@@ -159,7 +208,7 @@ extension ReconnectMachine {
         readySince = nil
         returnAt = nil
         restUntil = .distantPast
-        return isStable
+        return hasProvedItself
     }
 
     /// Keeps from `endpoint` for as long as its server asked for, and up to a tenth more, lest all come back at once.
@@ -171,7 +220,7 @@ extension ReconnectMachine {
     }
 
     private mutating func decision(by policy: any ReconnectPolicy) -> ReconnectDecision {
-        let failure = ReconnectFailure(round: round, failedAttempts: failuresInRow, cause: lastCause)
+        let failure = ReconnectFailure(round: round, failedAttempts: failures, cause: lastCause)
         var generator = generator
         defer { self.generator = generator }
         return policy.decision(for: failure) { generator.nextUnit() }

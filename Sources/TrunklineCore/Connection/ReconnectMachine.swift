@@ -6,7 +6,7 @@
 ///     idle ──wanted──► connecting ───────────────────────────┤
 ///      ▲ ▲             │       ▲ ▲                           │ every endpoint had its turn
 ///      │ └─ gives up ──┤       │ └── timer, reconnectNow ── waiting
-///      │               ▼       │                             ▲
+///      │ └─ unneeded ┐ ▼       │                             ▲
 ///      │             ready ────┘ switch, goAway, error rate  │
 ///      │               └──────────────── lost ───────────────┘
 ///      └── resume ── suspended ◄── suspend ── (any)          closed ◄── close ── (any)
@@ -15,11 +15,12 @@
 /// comes back with its outcome; an outcome with an old number changes nothing.
 ///
 /// A *round* gives every endpoint one turn, one right after the other. Between rounds, and after every lost link, the
-/// policy says how long to wait. Waits are counted from one stable link to the next, giving up or not, so that steady
-/// demand cannot turn a server that is down into one that is stormed.
+/// policy says how long to wait. Waits are counted from one link that proved itself to the next, giving up or not, so
+/// that steady demand cannot turn a server that is down into one that is stormed. A link proves itself by useful work
+/// (`linkDidWork`), by an orderly end after a handshake, or by lasting for `Policy.stableAfter`.
 package struct ReconnectMachine: Sendable {
     package enum State: Equatable, Sendable {
-        /// No link, and nobody wants one, or it was given up. → connecting, waiting, suspended, closed
+        /// No link, and none is needed, or it was given up. → connecting, waiting, suspended, closed
         case idle
         /// One attempt is under way, up to its link being ready. → ready, connecting, waiting, idle, suspended, closed
         case connecting(Attempt)
@@ -37,7 +38,7 @@ package struct ReconnectMachine: Sendable {
     package struct Attempt: Equatable, Sendable {
         /// Distinguishes it from every other attempt of this machine, and is its link's session number.
         package var id: UInt64
-        /// How many attempts have failed since the last stable link, plus one.
+        /// One more than the number of attempts in a row that failed or led to a link that did no work.
         package var number: Int
         package var endpoint: Endpoint
     }
@@ -73,13 +74,25 @@ package struct ReconnectMachine: Sendable {
         case unanswered
     }
 
+    /// Who needs a link.
+    package enum Demand: Comparable, Sendable {
+        /// No request waits for a link, and nothing is subscribed.
+        case none
+        /// Something is subscribed, but no request waits.
+        case subscription
+        /// A request waits for a link.
+        case request
+    }
+
     /// What the machine goes by. See `ClientOptions.Reconnecting` and `ClientOptions.Failover`.
     package struct Policy: Sendable {
         package var reconnect: any ReconnectPolicy = Backoff()
         /// After how many failed attempts in a row to give up; `nil` for never.
         package var maximumAttempts: Int?
-        /// How long a link must stay ready for the policy to start anew.
+        /// How long a link that did no work must stay ready for the policy to start anew.
         package var stableAfter: Duration = .seconds(10)
+        /// Whether a link that ended in order is replaced even without demand.
+        package var keepsLinkWarm = false
         package var retriesPermanentCauses = false
         package var order = EndpointRing.Order.ordered
         package var halfLife: Duration = .seconds(30)
@@ -88,6 +101,10 @@ package struct ReconnectMachine: Sendable {
 
         package init() {}
     }
+
+    /// After an orderly end, a request waits for as long as is drawn from here before it connects: when a server with
+    /// many clients ends all links at once, they come back spread out.
+    static let promptDelay = (floor: Duration.milliseconds(10), jitter: Duration.milliseconds(40))
 
     /// A server's hint is obeyed up to here: none may send its clients away for good.
     static let longestHint = Duration.seconds(3600)
@@ -98,11 +115,9 @@ package struct ReconnectMachine: Sendable {
     var generator: SeededGenerator
     /// The number of the latest attempt.
     var lastID: UInt64 = 0
-    /// Failed attempts since the last stable link, or since it gave up.
+    /// Attempts since the last link that proved itself that failed or led to a link that did not, or since it gave up.
     var failures = 0
-    /// Failed attempts since the last link, stable or not, or since it gave up.
-    var failuresInRow = 0
-    /// Waits since the last stable link. A link that was lost before it was stable counts too, or a server that
+    /// Waits since the last link that proved itself. A link that was lost before it did counts too, or a server that
     /// accepts and closes at once would be asked again and again without growing waits; so does giving up.
     var round = 0
     /// Why the last attempt failed or the last link ended.
@@ -111,10 +126,16 @@ package struct ReconnectMachine: Sendable {
     var linkEndpoint: Endpoint?
     /// Since when the link is ready. Set in `ready` only.
     var readySince: Instant?
+    /// In `ready`: whether the link began with a handshake.
+    var hadHandshake = false
+    /// In `ready`: whether the link answered a request or delivered a push.
+    package private(set) var didWork = false
+    /// In `waiting` and `idle` after a link that proved itself and ended in order: a request may connect from here on.
+    package internal(set) var promptFrom: Instant?
     /// When to see about returning to the preferred endpoint. Set in `ready`, and from one link to the next to the same
     /// server, whose links may be too short for it.
     var returnAt: Instant?
-    /// After giving up: before this instant there is no attempt.
+    /// In `idle`: before this instant there is no attempt.
     var restUntil = Instant.distantPast
     /// In `waiting`: its end as far as the policy goes. A server's hint may make it later.
     var policyUntil = Instant.distantPast
@@ -128,6 +149,14 @@ package struct ReconnectMachine: Sendable {
     }
 
     package var endpoints: [Endpoint] { ring.endpoints }
+
+    /// The link that is ready has answered a request or delivered a push.
+    package mutating func linkDidWork() { didWork = true }
+
+    /// A new link has proved nothing yet.
+    mutating func beginReady(afterHandshake: Bool, at now: Instant) {
+        (readySince, hadHandshake, didWork, promptFrom) = (now, afterHandshake, false, nil)
+    }
 
     /// When `timerFired` wants to be called; `nil` for never.
     package var deadline: Instant? {

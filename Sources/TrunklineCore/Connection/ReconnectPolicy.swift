@@ -13,15 +13,18 @@
 public protocol ReconnectPolicy: Sendable {
     /// Called once every endpoint has had its turn, and after every lost link.
     ///
+    /// A request that waits after a link that worked and was closed by the server in order shortens the delay: see
+    /// the article Connecting.
+    ///
     /// - Parameter random: Draws evenly from 0 up to 1. Use it and no other source, so that simulations repeat.
     func decision(for failure: ReconnectFailure, random: () -> Double) -> ReconnectDecision
 }
 
 /// What a policy goes by.
 public struct ReconnectFailure: Sendable, Hashable {
-    /// How many waits there were since the last stable link; 0 for the first.
+    /// The number of waits since the last link that did useful work or was stable; 0 for the first.
     public var round: Int
-    /// How many attempts have failed in a row; 0 when an established link was lost.
+    /// The number of attempts in a row that failed or led to a link that did no work; 0 after a link that worked.
     public var failedAttempts: Int
     /// Why the last attempt failed or the link was lost.
     public var cause: DisconnectCause

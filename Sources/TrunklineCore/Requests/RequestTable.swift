@@ -74,6 +74,12 @@ package struct RequestTable<Waiter> {
     @inlinable
     package subscript(ticket: Ticket) -> Entry? { entries[ticket] }
 
+    /// Whether any request has not started on a link: it waits its turn, or its frame is at `unstarted` or after. Looks
+    /// through all of them.
+    package func hasUnstarted(from unstarted: OutboundPosition) -> Bool {
+        entries.hasValue { $0.position == 0 || $0.position >= unstarted }
+    }
+
     /// Whether any request whose frame is at one of `positions` waits for its response. Looks through all of them.
     package func hasUnanswered(at positions: Range<OutboundPosition>) -> Bool {
         entries.hasValue { $0.expectsResponse && positions.contains($0.position) }

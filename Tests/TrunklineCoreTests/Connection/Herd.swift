@@ -12,6 +12,8 @@ struct Herd {
     var backlog = 4_096
     /// The connect timeout.
     var timeout: Duration = .seconds(3)
+    /// Whether the server closed all links in order when it went, and a request of every client waits.
+    var isOrderly = false
 
     /// What the server saw, second by second since the crash.
     struct Curve {
@@ -80,7 +82,13 @@ struct Herd {
             }
             let action: ReconnectMachine.Action
             switch event {
-            case .lost: action = machines[index].linkLost(1, .reset, at: now)
+            case .lost:
+                action = machines[index].linkLost(
+                    1,
+                    isOrderly ? .closedByServer : .reset,
+                    isOrderly: isOrderly,
+                    at: now
+                )
             case .timer: action = machines[index].timerFired(at: now)
             case .failed(let id, let cause): action = machines[index].attemptFailed(id, cause, at: now)
             case .ready(let id):

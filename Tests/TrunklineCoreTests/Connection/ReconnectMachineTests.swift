@@ -73,6 +73,145 @@ import Testing
         #expect(try longestWait(lifetime: .seconds(1)) > .seconds(5))
     }
 
+    // MARK: Links that worked
+
+    /// The longest wait of twenty links of `lifetime`, each ended by `end`.
+    private func longestWait(
+        lifetime: Duration,
+        afterHandshake: Bool = false,
+        _ end: (inout ReconnectMachine, UInt64, Instant) -> ReconnectMachine.Action
+    ) throws -> Duration {
+        var longest = Duration.zero
+        var machine = machine(["a:1"]) { $0.reconnect = Backoff() }
+        var (time, next) = (now, machine.wanted(at: now))
+        for _ in 0..<20 {
+            let attempt = try attempt(next)
+            _ = machine.linkReady(attempt.id, afterHandshake: afterHandshake, at: time)
+            time = time.advanced(by: lifetime)
+            let until = try wait(end(&machine, attempt.id, time))
+            longest = max(longest, until.since(time))
+            time = until
+            next = machine.timerFired(at: time)
+        }
+        return longest
+    }
+
+    @Test(arguments: [DisconnectCause.closedByServer, .reset, .protocolViolation])
+    func aLinkThatDidWorkResetsTheBackoff(_ cause: DisconnectCause) throws {
+        let longest = try longestWait(lifetime: .seconds(2)) { machine, id, time in
+            machine.linkDidWork()
+            return machine.linkLost(id, cause, demand: .subscription, at: time)
+        }
+        #expect(longest <= .milliseconds(200))
+    }
+
+    @Test func aHandshakeResetsTheBackoffOnlyIfTheLinkEndsInOrder() throws {
+        for (isOrderly, wasQuiet) in [(true, true), (true, false), (false, true)] {
+            let longest = try longestWait(lifetime: .seconds(2), afterHandshake: true) { machine, id, time in
+                machine.linkLost(
+                    id,
+                    .closedByServer,
+                    isOrderly: isOrderly,
+                    wasQuiet: wasQuiet,
+                    demand: .subscription,
+                    at: time
+                )
+            }
+            #expect((longest <= .milliseconds(200)) == (isOrderly && wasQuiet))
+        }
+    }
+
+    @Test func aServerThatAcceptsAndClosesWithoutWorkIsPaced() throws {
+        let longest = try longestWait(lifetime: .seconds(2)) { machine, id, time in
+            machine.linkLost(id, .closedByServer, isOrderly: true, demand: .request, at: time)
+        }
+        #expect(longest > .seconds(5))
+    }
+
+    /// Servers that say `goAway` on every link, as those with a maximum link age do.
+    @Test func aServerThatWorksAndGoesResetsTheBackoff() throws {
+        let longest = try longestWait(lifetime: .seconds(2)) { machine, id, time in
+            machine.linkDidWork()
+            return machine.leave(id, because: .goAway, demand: .request, at: time)
+        }
+        #expect(longest <= .milliseconds(200))
+    }
+
+    @Test func workOnOneLinkSaysNothingAboutTheNext() throws {
+        var machine = machine(["a:1"])
+        let first = try attempt(machine.wanted(at: now))
+        _ = machine.linkReady(first.id, at: now)
+        machine.linkDidWork()
+        let second = try attempt(machine.timerFired(at: try wait(machine.linkLost(first.id, .reset, at: after(1)))))
+        #expect(second.number == 1)
+        _ = machine.linkReady(second.id, at: after(2))
+        let third = try attempt(machine.timerFired(at: try wait(machine.linkLost(second.id, .reset, at: after(3)))))
+        #expect(third.number == 2)
+    }
+
+    @Test func anOrderlyEndWithoutDemandLeadsToIdle() throws {
+        for isWarm in [false, true] {
+            var machine = machine(["a:1"]) { $0.keepsLinkWarm = isWarm }
+            _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+            machine.linkDidWork()
+            let action = machine.linkLost(1, .closedByServer, isOrderly: true, demand: .none, at: after(5))
+            #expect(action == (isWarm ? .wait(until: after(6)) : .rest))
+            #expect(describe(machine.state) == (isWarm ? "waiting" : "idle"))
+        }
+    }
+
+    @Test func aLinkThatBreaksIsReplacedWithoutDemand() throws {
+        var machine = machine(["a:1"])
+        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        machine.linkDidWork()
+        #expect(try wait(machine.linkLost(1, .reset, demand: .none, at: after(5))) == after(6))
+    }
+
+    @Test func goAwayWithoutDemandLeadsToIdleAndKeepsTheHint() throws {
+        var machine = machine(["a:1"])
+        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        machine.linkDidWork()
+        let action = machine.leave(1, because: .goAway, demand: .none, retryAfter: .seconds(60), at: after(5))
+        #expect(action == .retire(session: 1, then: .rest))
+        #expect(machine.state == .idle)
+        #expect(try wait(machine.wanted(at: after(10))) >= after(65))
+    }
+
+    @Test func aRequestAfterAnOrderlyEndWaitsForNoMoreThanTheFloorAndItsJitter() throws {
+        for demand in [ReconnectMachine.Demand.none, .subscription, .request] {
+            var machine = machine(["a:1"]) { $0.reconnect = FixedRetries(count: .max, delay: .seconds(30)) }
+            _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+            machine.linkDidWork()
+            let action = machine.linkLost(1, .closedByServer, isOrderly: true, demand: demand, at: after(5))
+            var prompt = machine
+            let start = try wait(demand == .request ? action : prompt.wanted(at: after(5)))
+            #expect(start >= after(5.01) && start <= after(5.05), "\(demand)")
+            #expect(try attempt(prompt.timerFired(at: start)).number == 1)
+            // Later than that, it connects at once.
+            if demand != .request { #expect(try attempt(machine.wanted(at: after(6))).number == 1) }
+        }
+    }
+
+    /// The server is down after all: from here on its clients are paced as always.
+    @Test func aFailedAttemptEndsThePromptness() throws {
+        var machine = machine(["a:1"]) { $0.reconnect = FixedRetries(count: .max, delay: .seconds(30)) }
+        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        machine.linkDidWork()
+        let start = try wait(machine.linkLost(1, .closedByServer, isOrderly: true, at: after(5)))
+        let second = try attempt(machine.timerFired(at: start))
+        let until = try wait(machine.attemptFailed(second.id, .refused, at: start))
+        #expect(until == start.advanced(by: .seconds(30)))
+        #expect(machine.wanted(at: start.advanced(by: .seconds(1))) == ReconnectMachine.Action.none)
+    }
+
+    @Test func aPolicyThatGivesUpLetsARequestConnectPromptlyAfterAnOrderlyEnd() throws {
+        var machine = machine(["a:1"]) { $0.reconnect = .never }
+        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        machine.linkDidWork()
+        #expect(machine.linkLost(1, .closedByServer, isOrderly: true, at: after(5)) == .giveUp)
+        #expect(try attempt(machine.wanted(at: after(5.05))).number == 1)
+    }
+
     // MARK: Giving up
 
     @Test func withoutEndpointsItGivesUp() {

@@ -62,7 +62,7 @@ import Testing
         _ = machine.wanted(at: start)
         _ = machine.linkReady(1, at: start)
         _ = machine.linkLost(1, .closedByServer, at: start)
-        guard case .waiting(let until, 1, .closedByServer) = machine.state else { return #expect(Bool(false)) }
+        guard case .waiting(let until, 2, .closedByServer) = machine.state else { return #expect(Bool(false)) }
         #expect(until >= start.advanced(by: .seconds(30)) && until < start.advanced(by: .seconds(60)))
         var time = until
         for id in 2...5 as ClosedRange<UInt64> {

@@ -104,6 +104,16 @@ import Testing
             "–"
         ),
         Row(
+            "linkLost in order, without demand",
+            { $0.linkLost($0.lastID, .closedByServer, isOrderly: true, demand: .none, at: now) },
+            "–",
+            "–",
+            "rest → idle",
+            "–",
+            "–",
+            "–"
+        ),
+        Row(
             "linkLost of old",
             { $0.linkLost(99, .reset, at: now) },
             "–",
@@ -199,6 +209,16 @@ import Testing
             "–",
             "–",
             "retire 1, connect 2 b → connecting",
+            "–",
+            "–",
+            "–"
+        ),
+        Row(
+            "leave: goAway, without demand",
+            { $0.leave($0.lastID, because: .goAway, demand: .none, at: now) },
+            "–",
+            "–",
+            "retire 1, rest → idle",
             "–",
             "–",
             "–"

@@ -125,11 +125,12 @@ struct LoopbackConnectingTests {
 
     @Test func aClientComesBackByItself() async throws {
         for mechanism in Mechanism.allCases {
-            try await withServerAndClient(by: mechanism) { server, client in
+            let options = quickOptions { $0.reconnecting.keepsLinkWarm = true }
+            try await withServerAndClient(by: mechanism, clientOptions: options) { server, client in
                 try await expectEcho("first", by: client)
                 for round in 2...5 {
                     await server.disconnectAll(reset: round % 2 == 0)
-                    // Without anybody who wants something from it.
+                    // Although no request waits for a link.
                     try await server.wait(within: patience) { $0.totalConnections >= round && $0.connectionCount == 1 }
                     try await expectEcho("back", by: client)
                 }

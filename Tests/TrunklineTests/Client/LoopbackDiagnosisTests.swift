@@ -37,6 +37,7 @@ struct LoopbackDiagnosisTests {
     func theProbeTellsOurNetworkFromThatServer(_ mechanism: Mechanism) async throws {
         try await withServer(speaking: .standard) { other in
             let options = quickOptions { options in
+                options.reconnecting.keepsLinkWarm = true
                 options.diagnosis.probeTimeout = .seconds(60)
                 options.diagnosis.probe = { report in
                     guard report.cause == .reset else { return false }

@@ -207,7 +207,8 @@ struct ClientTests {
         try await withServer(speaking: .standard, handler: { _ in .reply("one") }) { one in
             try await withServer(speaking: .standard, handler: { _ in .reply("two") }) { two in
                 let endpoints = [one.endpoint, two.endpoint]
-                try await withClient(to: endpoints, speaking: .standard, options: quickOptions()) { client in
+                let options = quickOptions { $0.reconnecting.keepsLinkWarm = true }
+                try await withClient(to: endpoints, speaking: .standard, options: options) { client in
                     let first = try await client.send(Request(type: 0x410))
                     #expect(first.body == "one")
                     let states = client.states

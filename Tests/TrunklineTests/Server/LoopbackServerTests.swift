@@ -52,9 +52,10 @@ struct LoopbackServerTests {
     @Test func aServerThatClosesEveryConnectionAtOnceIsAskedAgain() async throws {
         let options = LoopbackServer.Options { $0.onConnect = .close }
         try await withServerAndClient(options: options) { server, client in
-            let pending = client.start(Request(type: 0x410))
+            // A subscriber needs a link for as long as it listens.
+            let pushes = client.pushes()
             try await server.wait(within: patience) { $0.totalConnections >= 3 }
-            pending.cancel()
+            withExtendedLifetime(pushes) {}
         }
     }
 
@@ -75,11 +76,12 @@ struct LoopbackServerTests {
 
     @Test func aDisconnectedClientComesBack() async throws {
         for reset in [false, true] {
-            try await withServerAndClient { server, client in
+            let options = quickOptions { $0.reconnecting.keepsLinkWarm = true }
+            try await withServerAndClient(clientOptions: options) { server, client in
                 _ = try await client.send(Request(type: 0x410))
                 await server.disconnectAll(reset: reset)
                 #expect(await server.connectionCount == 0)
-                // A client without requests comes back by itself.
+                // A client that keeps its link warm comes back although no request waits.
                 try await server.waitForConnections(1, within: patience)
                 #expect(await server.totalConnections == 2)
                 _ = try await client.send(Request(type: 0x410))

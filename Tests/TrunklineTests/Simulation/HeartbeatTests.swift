@@ -235,7 +235,8 @@ struct HeartbeatTests {
     @Test func theRoundTripTimeIsThatOfTheNetwork() throws {
         var conditions = NetworkConditions()
         conditions.latency = .milliseconds(20) ... .milliseconds(20)
-        try simulate(conditions: conditions) { service, client in
+        let options = ClientOptions { $0.reconnecting.keepsLinkWarm = true }
+        try simulate(conditions: conditions, options: options) { service, client in
             try await client.connect()
             #expect(await client.roundTripTime == nil)
             try await service.pass(.seconds(31))

@@ -1,0 +1,135 @@
+import Testing
+import Trunkline
+import TrunklineCore
+import TrunklineTesting
+
+/// Servers that work and close their links in order, as servers with an idle timeout or a maximum link age do. Each link
+/// shorter than `stableAfter` counted as a failed attempt: after eight links of 2 s the client waited for 25 s, while
+/// requests timed out.
+@Suite(.simulated, .timeLimit(.minutes(5)))
+struct OrderlyCloseTests {
+    /// The present state.
+    private func state(of client: Client) async -> ConnectionState? {
+        for await state in client.states { return state }
+        return nil
+    }
+
+    @Test func aServerThatClosesEachLinkAfterTwoSecondsStaysAvailable() throws {
+        try simulate { service, client in
+            let closing = Task(executorPreference: service.network.executor) {
+                for _ in 0..<60 {
+                    try await service.pass(.seconds(2))
+                    await service.server.disconnectAll()
+                }
+            }
+            for number in 0..<300 {
+                let began = service.now
+                try await expectEcho("\(number)", by: client, retry: .idempotent())
+                #expect(service.now - began < .milliseconds(300), "request \(number)")
+                try await service.pass(.milliseconds(400))
+            }
+            closing.cancel()
+            try? await closing.value
+            #expect(await client.statistics.connection.links > 50)
+        }
+    }
+
+    @Test func anIdleTimeoutShorterThanTheTimeBetweenRequestsCostsNoWait() throws {
+        try simulate { service, client in
+            for number in 1...20 {
+                let began = service.now
+                try await expectEcho("\(number)", by: client)
+                #expect(service.now - began < .milliseconds(100), "request \(number)")
+                try await service.pass(.seconds(2))
+                await service.server.disconnectAll()
+                try await service.pass(.seconds(3))
+                #expect(await state(of: client) == .idle)
+                #expect(await service.server.totalConnections == number)
+            }
+        }
+    }
+
+    @Test func aLinkThatIsKeptWarmIsReplacedWithoutDemand() throws {
+        let options = ClientOptions { $0.reconnecting.keepsLinkWarm = true }
+        try simulate(options: options) { service, client in
+            for number in 1...20 {
+                try await expectEcho("\(number)", by: client)
+                await service.server.disconnectAll()
+                // The link has worked, so the back-off begins anew: 200 ms at most.
+                try await service.pass(.milliseconds(300))
+                #expect(await state(of: client)?.isReady == true)
+                #expect(await service.server.totalConnections == number + 1)
+            }
+        }
+    }
+
+    @Test func aSubscriberComesBackAtTheStartOfTheBackoffAfterEachHandshake() throws {
+        let options = ClientOptions { $0.greeting.perform = { _ = try await $0.send(ask("login")) } }
+        try simulate(options: options) { service, client in
+            let pushes = client.pushes()
+            for number in 1...20 {
+                try await service.pass(.milliseconds(300))
+                #expect(await state(of: client)?.isReady == true)
+                #expect(await service.server.totalConnections == number)
+                await service.server.disconnectAll()
+            }
+            withExtendedLifetime(pushes) {}
+        }
+    }
+
+    @Test func aRequestDoesNotWaitForTheBackoffAfterAnOrderlyEnd() throws {
+        let options = ClientOptions { $0.reconnecting.policy = FixedRetries(count: .max, delay: .seconds(30)) }
+        try simulate(options: options) { service, client in
+            let pushes = client.pushes()
+            try await expectEcho("first", by: client)
+            await service.server.disconnectAll()
+            try await service.pass(.seconds(1))
+            guard case .waiting? = await state(of: client) else {
+                Issue.record("the subscriber should wait for the next attempt")
+                return
+            }
+            let began = service.now
+            try await expectEcho("second", by: client)
+            #expect(service.now - began < .milliseconds(100))
+            withExtendedLifetime(pushes) {}
+        }
+    }
+
+    /// The request was written while the server closed: it is lost with the link, and its next try connects promptly.
+    @Test func aRequestThatCrossesTheCloseConnectsPromptlyToo() throws {
+        let options = ClientOptions { $0.reconnecting.policy = FixedRetries(count: .max, delay: .seconds(30)) }
+        try simulate(options: options) { service, client in
+            try await expectEcho("first", by: client)
+            await service.server.disconnectAll()
+            let began = service.now
+            try await expectEcho("second", by: client, retry: .idempotent())
+            #expect(service.now - began < .milliseconds(200))
+        }
+    }
+
+    @Test func aServerThatAcceptsAndClosesIsPacedAndTheStateCountsTheAttempts() throws {
+        let serverOptions = LoopbackServer.Options { $0.onConnect = .close }
+        let network = SimulatedNetwork(seed: 3)
+        try network.runBlocking {
+            let server = try await network.serve(at: "db:7000", speaking: .standard, options: serverOptions) { _ in
+                .echo
+            }
+            let client = network.client(of: ["db:7000"], speaking: .standard)
+            let states = client.states
+            let pushes = client.pushes()
+            var attempts: [Int] = []
+            for await case .waiting(_, let attempt, let cause) in states {
+                #expect(cause == .closedByServer)
+                attempts.append(attempt)
+                if attempts.count == 8 { break }
+            }
+            #expect(attempts == Array(2...9))
+            try await network.clock.sleep(for: .seconds(600))
+            // Half of 30 s each, on average.
+            #expect(await server.totalConnections < 80)
+            withExtendedLifetime(pushes) {}
+            await client.closeNow()
+            await server.stop()
+        }
+    }
+}
