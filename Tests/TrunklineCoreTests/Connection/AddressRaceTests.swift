@@ -235,7 +235,7 @@ import Testing
 
     /// Whatever the order of outcomes: it ends, somebody wins exactly when some address works, every address was tried
     /// once at most, and attempts are never closer than the delay unless one failed.
-    @Test(arguments: 0..<2000 as Range<UInt64>)
+    @Test(arguments: seeds(2000))
     func everyRaceEnds(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         var world = World(race: AddressRace(), now: start)

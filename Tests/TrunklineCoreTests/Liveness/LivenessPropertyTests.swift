@@ -6,7 +6,7 @@ import Testing
 @Suite struct LivenessPropertyTests {
     /// A peer that answers pings in less than the deadline is never given up, whatever else happens.
     @Test func aLivePeerIsNeverDeclaredDead() {
-        for seed in 0..<2000 as Range<UInt64> {
+        for seed in seeds(2000) {
             var run = Schedule(seed: seed)
             while run.now < at(3600) {
                 let action = run.step(peerAnswers: true)
@@ -20,7 +20,7 @@ import Testing
     /// A peer from which nothing comes any more is given up within interval + deadline of its last byte, but for the
     /// timers' lateness and the time over which the clock jumped.
     @Test func aDeadPeerIsDeclaredDeadWithinIntervalAndDeadline() {
-        for seed in 0..<2000 as Range<UInt64> {
+        for seed in seeds(2000) {
             var run = Schedule(seed: seed)
             while run.now < at(300) { _ = run.step(peerAnswers: true) }
             run.answers = []

@@ -159,7 +159,7 @@ private struct BodyCodec: FrameCodec {
 
     /// Random appends, removals, partial writes and lost links against a plain list of frames.
     @Test func whatIsWrittenIsWhatWasQueuedAndNotRemoved() {
-        for seed in 0..<300 as Range<UInt64> {
+        for seed in seeds(300) {
             var generator = SeededGenerator(seed: seed)
             var (queue, codec, reported) = (OutboundQueue(), codec, [Ticket]())
             var expected: [(position: OutboundPosition, bytes: [UInt8])] = []

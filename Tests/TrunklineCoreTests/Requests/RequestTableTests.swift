@@ -217,7 +217,7 @@ import Testing
     /// The table against every order of events: nobody leaves twice, nobody stays.
     @Test(arguments: [ResponseMatching.serial(1...40), .inOrder])
     func everyWaiterLeavesExactlyOnce(_ matching: ResponseMatching) {
-        for seed in 0..<200 as Range<UInt64> {
+        for seed in seeds(200) {
             var generator = SeededGenerator(seed: seed)
             var table = table(matching)
             var left: [String: Int] = [:]

@@ -20,7 +20,7 @@ import Testing
     }
 
     @Test func behavesLikeAListFromWhichPlacesAreTaken() {
-        for seed in 0..<200 as Range<UInt64> {
+        for seed in seeds(200) {
             var generator = SeededGenerator(seed: seed)
             var order = ResponseOrder()
             var model: [(ticket: Ticket, position: OutboundPosition)] = []

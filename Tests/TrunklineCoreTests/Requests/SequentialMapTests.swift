@@ -4,7 +4,7 @@ import Testing
 
 @Suite struct SequentialMapTests {
     @Test func behavesLikeADictionary() {
-        for seed in 0..<50 as Range<UInt64> {
+        for seed in seeds(50) {
             var generator = SeededGenerator(seed: seed)
             var map = SequentialMap<Int>()
             var model: [UInt64: Int] = [:]

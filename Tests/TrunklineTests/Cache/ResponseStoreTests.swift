@@ -75,7 +75,7 @@ struct ResponseStoreTests {
 
     /// Against a list that is searched from end to end.
     @Test func itBehavesAsAListInOrderOfUse() {
-        for seed in 0..<200 as Range<UInt64> {
+        for seed in seeds(200) {
             var random = SeededGenerator(seed: seed)
             let (maximumCount, maximumBytes) = (Int.random(in: 1...12, using: &random), 8000)
             var store = ResponseStore(maximumCount: maximumCount, maximumBytes: maximumBytes)

@@ -105,7 +105,7 @@ struct SharingStormSimulationTests {
 
     /// The server sees one request per generation, whatever the order of things.
     @Test func oneRequestIsMadePerGeneration() throws {
-        for seed in 0..<100 as Range<UInt64> {
+        for seed in seeds(100) {
             try simulate(seed: seed, overTLS: false, handler: { _ in .after(.milliseconds(10), .echo) }) {
                 service,
                 client in

@@ -90,7 +90,7 @@ import TrunklineTesting
 
     /// Both addresses answer at nearly the same time, the one a little before the other, or in one turn of the loop.
     @Test func ofTwoThatAnswerTogetherOneIsKept() throws {
-        for seed in 0..<200 as Range<UInt64> {
+        for seed in seeds(200) {
             try simulate(seed: seed) { service, _ in
                 var slow = NetworkConditions()
                 slow.latency = .zero...(.zero)
@@ -325,7 +325,7 @@ import TrunklineTesting
 
     /// Addresses and answers of every kind: somebody who can be reached is reached in time, and nothing is left over.
     @Test func whateverTheAddressesDoTheRightOneIsFound() throws {
-        for seed in 0..<400 as Range<UInt64> {
+        for seed in seeds(400) {
             let first = try race(seed: seed)
             // What TLS says is of other bytes every time.
             if seed % 20 == 0, !Wire.isSecured { #expect(try race(seed: seed) == first, "seed \(seed)") }

@@ -607,7 +607,7 @@ struct ClientSimulationTests {
     }
 
     @Test func closeConcurrentlyWithSendLosesNobody() throws {
-        for seed in 0..<200 as Range<UInt64> {
+        for seed in seeds(200) {
             try simulate(seed: seed) { service, client in
                 if seed % 2 == 0 { try await client.connect() }
                 let fates = await withTaskGroup(of: String.self) { group in

@@ -22,7 +22,7 @@ import TrunklineIO
     }
 
     @Test func aPartitionHoldsBytesUntilItHeals() throws {
-        for seed in 0..<20 as Range<UInt64> {
+        for seed in seeds(20) {
             try connected(seed: seed) { network, _, peer in
                 await peer.write(pattern(500))
                 network.partition("db")
@@ -123,7 +123,7 @@ import TrunklineIO
     }
 
     @Test func aClientThatGivesUpConnectingLeavesNothing() throws {
-        for seed in 0..<50 as Range<UInt64> {
+        for seed in seeds(50) {
             let network = SimulatedNetwork(seed: seed)
             let server = TestServer(on: network.loop)
             try network.runBlocking {
@@ -145,7 +145,7 @@ import TrunklineIO
 
     /// Whatever breaks, what arrives is the beginning of what was sent, and nothing is left in the end.
     @Test func faultsNeverChangeTheOrderOfBytes() throws {
-        for seed in 0..<300 as Range<UInt64> {
+        for seed in seeds(300) {
             let network = SimulatedNetwork(seed: seed)
             let server = TestServer(on: network.loop)
             try network.runBlocking {

@@ -7,7 +7,7 @@ import TrunklineIO
 /// Bytes, buffers, names and ends of simulated links.
 @Suite(.simulated) struct SimulationLinkTests {
     @Test func bytesArriveInOrderHoweverTheyAreSplit() throws {
-        for seed in 0..<200 as Range<UInt64> {
+        for seed in seeds(200) {
             var conditions = NetworkConditions()
             conditions.fragmentation = [0, 0.25, 0.9, 1][Int(seed % 4)]
             conditions.sendBuffer = [1, 100, 65_536][Int(seed % 3)]
@@ -97,7 +97,7 @@ import TrunklineIO
     }
 
     @Test func anOrderlyCloseDeliversEveryByte() throws {
-        for seed in 0..<50 as Range<UInt64> {
+        for seed in seeds(50) {
             let network = SimulatedNetwork(seed: seed)
             let server = TestServer(on: network.loop, echoes: false)
             let (bytes, events) = try network.runBlocking {
