@@ -186,7 +186,7 @@ import Testing
 
     @Test func anOrderIsDrawnFromTheSeedAndEveryEndpointIsFirstEquallyOften() {
         var first: [Endpoint: Int] = [:]
-        for seed in seeds(3000) {
+        for seed in 0..<3000 as Range<UInt64> {
             let ring = EndpointRing(abc, order: .shuffled, seed: seed)
             #expect(ring.endpoints == EndpointRing(abc, order: .shuffled, seed: seed).endpoints)
             first[ring.endpoints[0], default: 0] += 1
@@ -197,7 +197,7 @@ import Testing
     @Test func theHeavierIsFirstMoreOften() {
         let endpoints = [Endpoint("a:1").weighing(6), Endpoint("b:1").weighing(3), "c:1", Endpoint("d:1").weighing(0)]
         var first: [Endpoint: Int] = [:]
-        for seed in seeds(5000) {
+        for seed in 0..<5000 as Range<UInt64> {
             let ring = EndpointRing(endpoints, order: .weighted, seed: seed)
             first[ring.endpoints[0], default: 0] += 1
             #expect(ring.endpoints[3] == "d:1")

@@ -62,7 +62,7 @@ import Testing
     }
 
     /// Against a list of everything that happened: the window reaches back between nine and ten tenths of its length.
-    @Test(arguments: seeds(50))
+    @Test(arguments: 0..<50 as Range<UInt64>)
     func itAgreesWithAListOfEverything(_ seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         var window = ErrorRateWindow(share: 0.5, minimumRequests: 5, window: .seconds(10))

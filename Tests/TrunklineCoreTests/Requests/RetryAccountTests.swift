@@ -81,7 +81,7 @@ import Testing
         #expect(withdrawals(&account, at: start, requests: 15) == 1)
     }
 
-    @Test(arguments: seeds(200))
+    @Test(arguments: 0..<200 as Range<UInt64>)
     func itNeverGrantsMoreThanWasEarned(_ seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         let budget = budget {

@@ -19,7 +19,7 @@ import Testing
         #expect(line.isEmpty && line.byteCount == 0 && line.first() == nil)
     }
 
-    @Test(arguments: seeds(50))
+    @Test(arguments: 0..<50 as Range<UInt64>)
     func itKeepsItsOrderAndItsCount(_ seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         var line = WaitingLine()

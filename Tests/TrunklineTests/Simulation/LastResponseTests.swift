@@ -213,7 +213,7 @@ struct LastResponseTests {
 
     /// The codec compares every reply with what it was told was sent: a note too many, too few, too late or out of order
     /// would be a broken protocol.
-    @Test(arguments: seeds(20))
+    @Test(arguments: 0..<20 as Range<UInt64>)
     func codecsHearOfEveryFrameOnceAndInOrder(_ seed: UInt64) throws {
         let options = ClientOptions { options in
             options.greeting.perform = { greeter in
