@@ -107,7 +107,7 @@ extension Client {
         failRequests(ClientError(.closed, .notSent, "the client was closed"))
         exchange.forgetDeadlines()
         failConnectWaiters()
-        for channel in channels { channel.finish() }
+        for channel in channels.all { channel.finish() }
         channels.removeAll()
         fullReplies.removeAll()
         for waiter in closeWaiters { waiter.resume() }

@@ -66,10 +66,10 @@ extension Client: @preconcurrency MailboxOwner {
         case .cancelAll(let last): cancelAll(upTo: last)
         case .subscribe(let channel):
             guard phase != .closed else { return channel.finish() }
-            channels.append(channel)
+            channels.insert(channel)
             if phase == .open { ownedConnection.want() }
         case .unsubscribe(let channel):
-            channels.removeAll { $0 === channel }
+            channels.remove(channel)
             updateReading()
         case .resumeReading: updateReading()
         case .connect(let id, let suspension): connect(id, suspension)

@@ -29,7 +29,7 @@ public actor Client {
 
     /// The requests, from their registration to their end.
     var exchange: Exchange
-    var channels: [PushChannel] = []
+    var channels = PushChannels()
     /// Streams of replies whose full buffer suspends reading, and perhaps some that did lately.
     var fullReplies: [ReplyChannel] = []
     var connectWaiters: [UInt64: Suspension<ClientError?>] = [:]
@@ -91,7 +91,7 @@ public actor Client {
 
     deinit {
         // Callers of `send` hold the client, so those left are handles and streams.
-        for channel in channels { channel.finish() }
+        for channel in channels.all { channel.finish() }
         let (left, connection) = (exchange.removeAll(), connection)
         let followUps = exchange.followUps.removeAll()
         loop.schedule(
