@@ -79,6 +79,7 @@ extension Client {
     func drain() {
         guard phase == .open else { return }
         phase = .draining
+        messageRoom.close()
         responseCache.close()
         drainDeadline = loop.now.advanced(by: options.requests.drainTimeout)
         failConnectWaiters()
@@ -93,6 +94,7 @@ extension Client {
     func closeAtOnce() {
         guard !isClosed else { return }
         phase = .closed
+        messageRoom.close()
         responseCache.close()
         drainDeadline = nil
         failRequests(ClientError(.closed, .notSent, "the client was closed"))
@@ -102,6 +104,7 @@ extension Client {
     /// The connection is closed for good.
     func closed() {
         phase = .closed
+        messageRoom.close()
         responseCache.close()
         drainDeadline = nil
         failRequests(ClientError(.closed, .notSent, "the client was closed"))

@@ -56,7 +56,13 @@ extension Client: @preconcurrency MailboxOwner {
             register(ticket, frame, waiter, deadline, expectsResponse)
         case .sendAll(let first, let frames, let batch, let deadline):
             for (index, frame) in frames.enumerated() {
-                register(first + Ticket(index), frame, batch.waiter(index, frame, deadline), deadline, true)
+                register(
+                    first + Ticket(index),
+                    frame,
+                    batch.waiter(index, frame, deadline),
+                    deadline,
+                    batch.expectsResponse
+                )
             }
         case .follow(let followUp, let channel): follow(followUp, channel)
         case .cancel(let tickets):
