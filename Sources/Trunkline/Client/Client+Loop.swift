@@ -66,7 +66,10 @@ extension Client: @preconcurrency MailboxOwner {
             }
         case .follow(let followUp, let channel): follow(followUp, channel)
         case .cancel(let tickets):
-            for ticket in tickets { cancel(ticket, .cancelled, "cancelled by the caller") }
+            // A message that was accepted meanwhile stays: its caller has been told so.
+            for ticket in tickets where exchange.table[ticket]?.waiter.isAccepted != true {
+                cancel(ticket, .cancelled, "cancelled by the caller")
+            }
         case .share(let call, let suspension): share(call, suspension)
         case .leave(let call): leave(call)
         case .cancelAll(let last): cancelAll(upTo: last)

@@ -94,6 +94,8 @@ final class EnqueuedMessage: @unchecked Sendable {
         self.suspension = suspension
     }
 
+    var isAccepted: Bool { suspension == nil }
+
     /// It goes out, perhaps not for the first time.
     func accept() {
         guard let caller = suspension.take() else { return }
@@ -117,6 +119,16 @@ extension Waiter {
         case .enqueued: true
         case .particular(let waiter, _): waiter.hasRoom
         case .caller, .batch, .handle, .stream, .shared, .joining, .enqueuing: false
+        }
+    }
+
+    /// Whether it is a message that `enqueue` has accepted, so that its caller cannot cancel it any more.
+    var isAccepted: Bool {
+        switch self {
+        case .enqueued: true
+        case .enqueuing(let message): message.isAccepted
+        case .particular(let waiter, _): waiter.isAccepted
+        case .caller, .batch, .handle, .stream, .shared, .joining: false
         }
     }
 

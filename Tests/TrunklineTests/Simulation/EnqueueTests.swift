@@ -98,7 +98,6 @@ struct EnqueueTests {
         try simulate(options: options) { service, client in
             #expect(fill(client).count == 10)
             try await service.server.waitForRequests(10)
-            // Requests have their own bound, and the room of messages is not taken from them.
             try await expectEcho("a", by: client)
         }
     }
@@ -170,6 +169,33 @@ struct EnqueueTests {
             try await service.pass(.seconds(1))
             #expect(await numbers(service.server) == Array(0..<count))
             #expect(client.messageRoom.isEmpty)
+            #expect(await client.statistics.failedMessages == 0)
+        }
+    }
+
+    /// Both go out in one turn. The first that runs on cancels the other, whose message was accepted and would be taken out
+    /// of the queue again.
+    @Test(arguments: UInt64(1)...20)
+    func aCancellationBehindTheAcceptanceComesTooLate(_ seed: UInt64) throws {
+        try simulate(seed: seed, conditions: Self.narrow, options: Self.options, overTLS: false) { service, client in
+            try await pause(service, client)
+            var count = fill(client).count
+            try await service.pass(.seconds(1))
+            count += fill(client, from: count).count
+            let second = Task(executorPreference: service.network.executor) {
+                do throws(ClientError) { try await client.enqueue(message(901)) } catch { return false }
+                return true
+            }
+            let first = Task(executorPreference: service.network.executor) {
+                try await client.enqueue(message(900))
+                second.cancel()
+            }
+            try await service.pass(.seconds(1))
+            await service.server.resumeReading()
+            try await first.value
+            let isAccepted = await second.value
+            try await service.pass(.seconds(10))
+            #expect(await numbers(service.server).contains(901) == isAccepted)
             #expect(await client.statistics.failedMessages == 0)
         }
     }

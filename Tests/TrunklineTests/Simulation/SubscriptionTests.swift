@@ -76,7 +76,7 @@ struct SubscriptionTests {
         conditions.sendBuffer = 1000
         conditions.receiveWindow = 1000
         let handler: LoopbackServer.Handler = { $0.type == 0x420 ? .noReply : .echo }
-        try simulate(conditions: conditions, handler: handler) { service, client in
+        try simulate(conditions: conditions, overTLS: false, handler: handler) { service, client in
             for number in 0..<20 {
                 let body = Bytes("\(number)" + String(repeating: "x", count: 500))
                 _ = try await client.subscribe(posting: Request(type: 0x420, body: body))
