@@ -44,7 +44,6 @@ struct SubscriptionTests {
         }
     }
 
-    /// One after the other, each with its turn of the loop and its write, they would not be done within the greeting's time.
     @Test func manySubscriptionsWithoutAnswersAreRestoredTogether() throws {
         let count = 2000
         try simulate(handler: { $0.type == 0x420 ? .noReply : .echo }) { service, client in
