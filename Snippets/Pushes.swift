@@ -6,7 +6,9 @@ import TrunklineTesting
 // Asked for anything, the server pushes the numbers 1 to 10 and then replies.
 let numbers = Reaction.sequence((1...10).map { .push(Frame(.push, type: 0x2, body: Bytes("\($0)"))) })
 let server = try await LoopbackServer.start(speaking: .standard) { _ in .sequence([numbers, .echo]) }
-let client = Client(to: server.endpoint, speaking: .standard)
+// What a push is about is for the codec to say. Here it is the first character of the body.
+let codec = FrameLayout.standard.keyingPushes { push in push.body.isEmpty ? nil : .name(Bytes(push.body.prefix(1))) }
+let client = Client(to: server.endpoint, speaking: codec)
 
 // Streams listen from when they are made. A slow consumer affects its own stream only.
 let everything = client.pushes()
@@ -14,6 +16,8 @@ let latest = client.pushes(ofType: 0x2, buffering: PushBuffering(maximumCount: 3
 let earliest = client.pushes(ofType: 0x2, buffering: PushBuffering(maximumCount: 3, overflow: .dropNewest))
 let strict = client.pushes(ofType: 0x2, buffering: PushBuffering(maximumCount: 3, overflow: .fail))
 let others = client.pushes(ofTypes: 0x3...0x400)
+let even = client.pushes(where: { Int(String($0.body))?.isMultiple(of: 2) == true })
+let ones = client.pushes(forKey: "1")
 
 /// The elements of `stream` in words.
 func words(_ stream: PushStream) async -> String {
@@ -32,6 +36,9 @@ func words(_ stream: PushStream) async -> String {
 // The reply follows the pushes, so that when it is here they are in the buffers.
 _ = try await client.send(Request(type: 0x402))
 
+// Ended from outside, a stream still gives what is in its buffer.
+ones.finish()
+
 // A link that is replaced leaves its mark: what was pushed meanwhile nobody knows.
 await server.disconnectAll()
 try await server.waitForConnections(1)
@@ -44,6 +51,8 @@ print("the latest three:  \(await words(latest))")
 print("the earliest three: \(await words(earliest))")
 print("or fail:           \(await words(strict))")
 print("other types:       \(await words(others))")
+print("even numbers:      \(await words(even))")
+print("keyed 1:           \(await words(ones))")
 
 await server.stop()
 print("Pushes: done")

@@ -6,7 +6,8 @@ extension ClientOptions {
         /// What it throws ends the attempt: `GreetingRefusal` says whether for good; any other error is taken for a
         /// failure that time may mend, unless it is `invalidRequest`, which is a mistake of the closure's own. Requests that callers make meanwhile wait and go out after it, in order.
         public var perform: (@Sendable (Greeter) async throws -> Void)?
-        /// Restores what the server knew of us, after `perform`, given the requests of `Client.subscribe` in their order.
+        /// Restores what the server knew of us, after `perform`, given the requests of `Client.subscribe(_:timeout:)` in their
+        /// order. Those of `Client.subscribe(posting:timeout:)` have been written by then.
         ///
         /// By default it sends each of them; one that the server rejects ends the attempt.
         public var restore: @Sendable (Greeter, [Request]) async throws -> Void = { greeter, subscriptions in

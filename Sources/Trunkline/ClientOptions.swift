@@ -10,7 +10,7 @@ public struct ClientOptions: Sendable {
         /// least 1.
         public var maximumInFlight = 65_536
         /// How many requests may wait their turn, or for a link; one more fails with `overloaded`, fate `notSent`.
-        /// Default 1,000,000.
+        /// `Client.enqueue` accepts as many messages besides. Default 1,000,000.
         public var maximumWaiting = 1_000_000
         /// How many bytes of requests may wait to be written while there is no link, or above
         /// `outbound.highWatermark`; a request beyond them fails with `overloaded`, fate `notSent`. A frame counts as its
@@ -37,7 +37,8 @@ public struct ClientOptions: Sendable {
 
     /// Bytes on their way out.
     public struct Outbound: Sendable {
-        /// From so many bytes on, requests wait their turn. Default 1 MiB.
+        /// From so many bytes on, requests wait their turn. `Client.enqueue` accepts as many bytes of messages at once.
+        /// Default 1 MiB.
         public var highWatermark = 1024 * 1024
         /// Below so many bytes they go on. Default 256 KiB; held at or below `highWatermark`.
         public var lowWatermark = 256 * 1024

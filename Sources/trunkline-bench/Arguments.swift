@@ -10,12 +10,16 @@ struct Arguments {
         case tls(isQuick: Bool)
         /// HTTP over the link against HTTP by itself.
         case http(isQuick: Bool)
+        /// One-way messages.
+        case oneWay(isQuick: Bool)
         /// An external server is driven, and one JSON line printed.
         case drive(Run)
         /// One cell of the matrix, in a process of its own; the line it prints is for `Matrix`.
         case cell(Run)
         /// The echo server of the matrix.
         case serve
+        /// The server that one-way messages go to.
+        case serveSink
         /// The test servers of the comparison with TLS.
         case serveSecured
         /// The gateway and the origin of the comparison with HTTP by itself.
@@ -23,7 +27,7 @@ struct Arguments {
     }
 
     static let usage = """
-        USAGE: trunkline-bench [--quick] [--codecs | --tls | --http]
+        USAGE: trunkline-bench [--quick] [--codecs | --tls | --http | --one-way]
                trunkline-bench --port P --concurrency C --payload BYTES --requests N [--warmup M] [--pinned]
 
         Without a port: measures a matrix of requests in flight × body size against an echo server in a process of its
@@ -47,6 +51,7 @@ struct Arguments {
           --codecs           the codecs alone, about 6 s
           --tls              plaintext against TLS, and OpenSSL alone, about 90 s
           --http             GETs over the link against GETs by a URLSession, over a long way, about 90 s
+          --one-way          post, post(all:), enqueue and tryEnqueue, about 90 s
           --port P           the echo server's port
           --concurrency C    requests in flight
           --payload BYTES    size of each body
@@ -67,6 +72,8 @@ struct Arguments {
         switch words.first {
         case "serve":
             command = .serve
+        case "serve-sink":
+            command = .serveSink
         case "serve-secured":
             command = .serveSecured
         case "serve-gateway":
@@ -81,7 +88,10 @@ struct Arguments {
                 try options.run(row, warmUp: .milliseconds(warmUp), measured: .milliseconds(measured))
             )
         default:
-            var options = try Options(words, flags: ["--quick", "--codecs", "--tls", "--http", "--pinned"])
+            var options = try Options(
+                words,
+                flags: ["--quick", "--codecs", "--tls", "--http", "--one-way", "--pinned"]
+            )
             if options.has("--port") {
                 let row: Row = options.takeFlag("--pinned") ? .pinned : .ordinary
                 let count = try options.number("--requests", 1...)
@@ -94,7 +104,9 @@ struct Arguments {
                     ? .codecs(isQuick: isQuick)
                     : options.takeFlag("--tls")
                         ? .tls(isQuick: isQuick)
-                        : options.takeFlag("--http") ? .http(isQuick: isQuick) : .matrix(isQuick: isQuick)
+                        : options.takeFlag("--http")
+                            ? .http(isQuick: isQuick)
+                            : options.takeFlag("--one-way") ? .oneWay(isQuick: isQuick) : .matrix(isQuick: isQuick)
                 try options.refuseRest()
             }
         }

@@ -4,13 +4,15 @@
     import Darwin
 #endif
 
-/// Returns every byte as it came: one thread, no frames, one read and one write for everything that is there.
+/// Returns every byte as it came, or none: one thread, no frames, one read and one write for everything that is there.
 struct EchoServer {
     private let listener: Int32
+    private let isSink: Bool
     private var connections: [Connection] = []
 
-    /// Listens on a free port of 127.0.0.1 and prints it.
-    init() throws {
+    /// Listens on a free port of 127.0.0.1 and prints it. A sink reads and returns nothing.
+    init(isSink: Bool = false) throws {
+        self.isSink = isSink
         listener = try openSocket()
         var address = loopback(port: 0)
         var length = socklen_t(MemoryLayout<sockaddr_in>.size)
@@ -49,7 +51,7 @@ struct EchoServer {
                     if descriptor >= 0 {
                         sendSmallSegmentsAtOnce(descriptor)
                         _ = fcntl(descriptor, F_SETFL, O_NONBLOCK)
-                        connections.append(Connection(descriptor))
+                        connections.append(Connection(descriptor, isSink: isSink))
                         isCurrent = false
                     }
                 }
@@ -69,7 +71,12 @@ struct EchoServer {
 
         private static let largestRead = 256 * 1024
 
-        init(_ descriptor: Int32) { self.descriptor = descriptor }
+        private let isSink: Bool
+
+        init(_ descriptor: Int32, isSink: Bool) {
+            self.descriptor = descriptor
+            self.isSink = isSink
+        }
 
         deinit { close(descriptor) }
 
@@ -83,7 +90,7 @@ struct EchoServer {
                 let count = unsafe memory.withUnsafeMutableBytes { [end] in
                     unsafe recv(descriptor, $0.baseAddress?.advanced(by: end), min($0.count - end, Self.largestRead), 0)
                 }
-                if count > 0 { end += count }
+                if count > 0, !isSink { end += count }
                 if count == 0 || count < 0 && !isPassing(errno) { isClosed = true }
             }
             guard start < end else { return }

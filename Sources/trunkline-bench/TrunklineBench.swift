@@ -19,12 +19,16 @@ struct TrunklineBench {
             case .codecs(let isQuick): print(try CodecBench(isQuick: isQuick).run())
             case .tls(let isQuick): print(try await TLSBench(isQuick: isQuick).run())
             case .http(let isQuick): print(try await TunnelBench(isQuick: isQuick).run())
+            case .oneWay(let isQuick): print(try await OneWayBench(isQuick: isQuick).run())
             case .drive(let run): print(try await run.measured().json(of: run))
             case .cell(let run): print(try await run.measured().line)
             case .serveSecured: try await TestServers.run()
             case .serveGateway: try await TunnelBench.serve()
             case .serve:
                 var server = try EchoServer()
+                try server.run()
+            case .serveSink:
+                var server = try EchoServer(isSink: true)
                 try server.run()
             }
         } catch let error as UsageError {

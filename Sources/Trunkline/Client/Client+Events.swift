@@ -19,6 +19,7 @@ extension Client: @preconcurrency ConnectionOwner {
                     receive(frame, in: session)
                 }
             }
+            channels.tellOfDamage()
             endAnswered()
             // After the frames that came with it, which belong to the link that is left now.
             if let farewell { leave(farewell) }
@@ -38,6 +39,7 @@ extension Client: @preconcurrency ConnectionOwner {
                     receive(frame, in: session)
                 }
             }
+            channels.tellOfDamage()
             endAnswered()
             if isLast { connection.assumeIsolated { $0.endRetired(session) } }
         case .drained: break  // `finish` lets go out what waits
@@ -68,8 +70,7 @@ extension Client: @preconcurrency ConnectionOwner {
             exchange.count(\.pushes)
             var frame = frame
             frame.session = session
-            for channel in channels where channel.wants(frame) { channel.offer(frame) }
-            if channels.contains(where: \.suspendsReading) { updateReading() }
+            if channels.offer(frame, speaking: codec) { updateReading() }
         case .ping, .pong:
             let meaning = connection.assumeIsolated { $0.heartbeatReceived(frame) }
             if meaning == .question, let pong = codec.pong(answering: frame) { exchange.answerPing(with: pong) }
@@ -106,7 +107,7 @@ extension Client: @preconcurrency ConnectionOwner {
 
     private func linkEstablished() {
         if hadLink {
-            for channel in channels { channel.noteReconnected() }
+            for channel in channels.all { channel.noteReconnected() }
         }
         hadLink = true
         let endpoint = connection.assumeIsolated { $0.link?.endpoint }
@@ -177,7 +178,7 @@ extension Client: @preconcurrency ConnectionOwner {
     /// Suspends or resumes reading, as the buffers of subscribers and of streamed replies ask for.
     func updateReading() {
         fullReplies.removeAll { !$0.suspendsReading }
-        let isPaused = !fullReplies.isEmpty || channels.contains { $0.suspendsReading }
+        let isPaused = channels.suspendReading() || !fullReplies.isEmpty
         connection.assumeIsolated { connection in
             guard connection.isPaused != isPaused else { return }
             connection.isPaused = isPaused

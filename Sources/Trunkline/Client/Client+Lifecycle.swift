@@ -79,6 +79,7 @@ extension Client {
     func drain() {
         guard phase == .open else { return }
         phase = .draining
+        messageRoom.close()
         responseCache.close()
         drainDeadline = loop.now.advanced(by: options.requests.drainTimeout)
         failConnectWaiters()
@@ -93,6 +94,7 @@ extension Client {
     func closeAtOnce() {
         guard !isClosed else { return }
         phase = .closed
+        messageRoom.close()
         responseCache.close()
         drainDeadline = nil
         failRequests(ClientError(.closed, .notSent, "the client was closed"))
@@ -102,12 +104,13 @@ extension Client {
     /// The connection is closed for good.
     func closed() {
         phase = .closed
+        messageRoom.close()
         responseCache.close()
         drainDeadline = nil
         failRequests(ClientError(.closed, .notSent, "the client was closed"))
         exchange.forgetDeadlines()
         failConnectWaiters()
-        for channel in channels { channel.finish() }
+        for channel in channels.all { channel.finish() }
         channels.removeAll()
         fullReplies.removeAll()
         for waiter in closeWaiters { waiter.resume() }

@@ -56,20 +56,29 @@ extension Client: @preconcurrency MailboxOwner {
             register(ticket, frame, waiter, deadline, expectsResponse)
         case .sendAll(let first, let frames, let batch, let deadline):
             for (index, frame) in frames.enumerated() {
-                register(first + Ticket(index), frame, batch.waiter(index, frame, deadline), deadline, true)
+                register(
+                    first + Ticket(index),
+                    frame,
+                    batch.waiter(index, frame, deadline),
+                    deadline,
+                    batch.expectsResponse
+                )
             }
         case .follow(let followUp, let channel): follow(followUp, channel)
         case .cancel(let tickets):
-            for ticket in tickets { cancel(ticket, .cancelled, "cancelled by the caller") }
+            // A message that was accepted meanwhile stays: its caller has been told so.
+            for ticket in tickets where exchange.table[ticket]?.waiter.isAccepted != true {
+                cancel(ticket, .cancelled, "cancelled by the caller")
+            }
         case .share(let call, let suspension): share(call, suspension)
         case .leave(let call): leave(call)
         case .cancelAll(let last): cancelAll(upTo: last)
         case .subscribe(let channel):
             guard phase != .closed else { return channel.finish() }
-            channels.append(channel)
+            channels.insert(channel)
             if phase == .open { ownedConnection.want() }
         case .unsubscribe(let channel):
-            channels.removeAll { $0 === channel }
+            channels.remove(channel)
             updateReading()
         case .resumeReading: updateReading()
         case .connect(let id, let suspension): connect(id, suspension)

@@ -22,6 +22,8 @@ public actor Client {
     nonisolated let tickets = Atomic<Ticket>(0)
     /// Responses that were asked for with a `CachePolicy`, and those that are on their way.
     nonisolated let responseCache: ResponseCache
+    /// The room for messages that `enqueue` accepts.
+    nonisolated let messageRoom: MessageRoom
     /// The connection that carries the frames. Its `frames` belong to this client.
     nonisolated let connection: Connection
     /// The same, to be called on the loop without a closure.
@@ -29,7 +31,7 @@ public actor Client {
 
     /// The requests, from their registration to their end.
     var exchange: Exchange
-    var channels: [PushChannel] = []
+    var channels = PushChannels()
     /// Streams of replies whose full buffer suspends reading, and perhaps some that did lately.
     var fullReplies: [ReplyChannel] = []
     var connectWaiters: [UInt64: Suspension<ClientError?>] = [:]
@@ -73,6 +75,7 @@ public actor Client {
         mailbox = Mailbox(loop: loop)
         self.options = options
         self.codec = codec
+        messageRoom = MessageRoom(options)
         connection = Connection(to: endpoints, speaking: codec, options: options, loop: loop)
         exchange = Exchange(speaking: codec, options: options, seed: loop.randomSeed())
         responseCache = ResponseCache(options.cache, speaking: codec, loop: loop)
@@ -91,7 +94,7 @@ public actor Client {
 
     deinit {
         // Callers of `send` hold the client, so those left are handles and streams.
-        for channel in channels { channel.finish() }
+        for channel in channels.all { channel.finish() }
         let (left, connection) = (exchange.removeAll(), connection)
         let followUps = exchange.followUps.removeAll()
         loop.schedule(
@@ -137,6 +140,10 @@ public actor Client {
         public var lateResponses = 0
         /// Responses, and parts of them, that no request had asked for, or that came twice.
         public var unknownResponses = 0
+        /// Messages that `enqueue` or `tryEnqueue` had accepted and that failed later, whatever their fate: they expired, their
+        /// link was lost while they were written, the codec refused them, or they were left when the client closed or gave
+        /// up.
+        public var failedMessages = 0
         /// Pushes received.
         public var pushes = 0
         /// Frames that a client has no use for (requests, cancellations).
@@ -165,6 +172,7 @@ public actor Client {
         counters.cache = responseCache.statistics
         counters.pending = exchange.table.count
         counters.heldSerials = exchange.table.heldSerials
+        counters.failedMessages = messageRoom.failures
         return counters
     }
 }

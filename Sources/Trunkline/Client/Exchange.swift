@@ -98,7 +98,8 @@ struct Exchange: Sendable {
     ) -> Bool {
         counters.requests += 1
         let maySkip = waiting.isEmpty && mayAdmit()
-        if !(maySkip && outbound.isReady), let error = overload(OutboundQueue.cost(of: frame)) {
+        // What `enqueue` has accepted has room already.
+        if !(maySkip && outbound.isReady), !waiter.hasRoom, let error = overload(OutboundQueue.cost(of: frame)) {
             waiter.resume(.failure(error))
             return false
         }
@@ -176,7 +177,7 @@ struct Exchange: Sendable {
         outbound.byteCount += OutboundQueue.cost(of: frame)
         var item = OutboundQueue.Item(frame, ticket: ticket, reportsWritten: !expectsResponse)
         // A one-way message has none, or that of what it answers.
-        if expectsResponse { item.frame.serial = serial }
+        if expectsResponse { item.frame.serial = serial } else { waiter.accept() }
         if let handle = waiter.handle {
             handle.admitted(as: serial)
             item.reportsWritten = true

@@ -4,7 +4,7 @@ import TrunklineCore
 enum Waiter: Sendable {
     /// A caller in `send` or `post`.
     case caller(Suspension<Outcome>)
-    /// One of the requests of a `send(all:)`.
+    /// One of the requests of a `send(all:)`, or of the messages of a `post(all:)`.
     case batch(Batch, index: Int)
     /// A handle given out by `start`.
     case handle(PendingRequest)
@@ -12,6 +12,10 @@ enum Waiter: Sendable {
     case stream(ReplyChannel)
     /// The callers who asked for the same, with a `CachePolicy`.
     case shared(SharedExchange)
+    /// Nobody: a message that `enqueue` has accepted. It holds this room, for so many bytes.
+    case enqueued(MessageRoom, cost: Int)
+    /// A caller in `enqueue` until its message is accepted; nobody from then on.
+    case enqueuing(EnqueuedMessage)
     /// One of the former but a stream, whose reply turned out to come in parts.
     case joining(JoinedReply)
     /// One of these, whose call has terms of its own. The box is the price of those calls; others have none.
@@ -49,7 +53,7 @@ enum Waiter: Sendable {
         case .handle(let handle): handle
         case .joining(let reply): reply.waiter.handle
         case .particular(let waiter, _): waiter.handle
-        case .caller, .batch, .stream, .shared: nil
+        case .caller, .batch, .stream, .shared, .enqueued, .enqueuing: nil
         }
     }
 
@@ -59,7 +63,7 @@ enum Waiter: Sendable {
         case .shared(let exchange): exchange
         case .joining(let reply): reply.waiter.shared
         case .particular(let waiter, _): waiter.shared
-        case .caller, .batch, .handle, .stream: nil
+        case .caller, .batch, .handle, .stream, .enqueued, .enqueuing: nil
         }
     }
 
@@ -77,13 +81,15 @@ enum Waiter: Sendable {
         case .handle(let request): request.complete(outcome)
         case .stream(let channel): channel.finish(outcome)
         case .shared(let exchange): exchange.complete(outcome)
+        case .enqueued(let room, let cost): room.release(cost, outcome)
+        case .enqueuing(let message): message.complete(outcome)
         case .joining(let reply): reply.complete(outcome)
         case .particular(let waiter, let terms): waiter.resume(outcome.mapError { terms.amended($0) })
         }
     }
 }
 
-/// The results of one `send(all:)`, gathered until the last is there; one suspension for all of them.
+/// The results of one `send(all:)` or `post(all:)`, gathered until the last is there; one suspension for all of them.
 ///
 /// Sendable although it is not checked: after it is made it is touched on its client's loop only, where requests
 /// complete.
@@ -91,13 +97,22 @@ final class Batch: @unchecked Sendable {
     private let suspension: Suspension<[Outcome]>
     private let retry: RetryPolicy
     private let waitsForReady: Bool
+    /// Whether they are requests, and no one-way messages.
+    let expectsResponse: Bool
     private var outcomes: [Outcome?]
     private var missing: Int
 
-    init(count: Int, _ suspension: Suspension<[Outcome]>, _ retry: RetryPolicy, waitsForReady: Bool) {
+    init(
+        count: Int,
+        _ suspension: Suspension<[Outcome]>,
+        _ retry: RetryPolicy,
+        waitsForReady: Bool,
+        expectsResponse: Bool
+    ) {
         self.suspension = suspension
         self.retry = retry
         self.waitsForReady = waitsForReady
+        self.expectsResponse = expectsResponse
         outcomes = Array(repeating: nil, count: count)
         missing = count
     }
@@ -105,7 +120,13 @@ final class Batch: @unchecked Sendable {
     /// Who waits for the request at `index`.
     func waiter(_ index: Int, _ frame: borrowing Frame, _ deadline: Instant?) -> Waiter {
         let waiter = Waiter.batch(self, index: index)
-        return waiter.under(retry, waitsForReady: waitsForReady, frame, deadline: deadline, expectsResponse: true)
+        return waiter.under(
+            retry,
+            waitsForReady: waitsForReady,
+            frame,
+            deadline: deadline,
+            expectsResponse: expectsResponse
+        )
     }
 
     func complete(_ index: Int, _ outcome: Outcome) {

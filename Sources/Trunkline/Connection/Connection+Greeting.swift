@@ -6,7 +6,8 @@ extension Connection {
     /// Begins the user's greeting on the new link. Returns false when there is nothing to do: the link is ready.
     func beginGreeting(_ endpoint: Endpoint, _ session: UInt64) -> Bool {
         let subscriptions = subscriptions.sorted { $0.key < $1.key }.map(\.value)
-        guard options.greeting.perform != nil || !subscriptions.isEmpty else { return false }
+        let posted = postedSubscriptions.sorted { $0.key < $1.key }.map(\.value)
+        guard options.greeting.perform != nil || !subscriptions.isEmpty || !posted.isEmpty else { return false }
         let deadline = min(attemptDeadline, loop.now.advanced(by: options.greeting.timeout))
         greeting = Greeting(session: session, deadline: deadline, matching: codec.matching, options.requests)
         arm(at: deadline)
@@ -19,8 +20,9 @@ extension Connection {
             var failure: (any Error)?
             do {
                 try await options.greeting.perform?(greeter)
-                if !subscriptions.isEmpty, await greeter.connection.isToRestore(session) {
-                    try await options.greeting.restore(greeter, subscriptions)
+                if !subscriptions.isEmpty || !posted.isEmpty, await greeter.connection.isToRestore(session) {
+                    try await greeter.connection.restore(posting: posted, session)
+                    if !subscriptions.isEmpty { try await options.greeting.restore(greeter, subscriptions) }
                 }
             } catch {
                 failure = error
@@ -131,7 +133,8 @@ extension Connection {
                 if let loss = greeting?.loss {
                     return suspension.resume(returning: .failure(.lostWhileGreeting(loss, .notSent)))
                 }
-                add(frame, ticket, suspension, timeout: timeout, expectsResponse: expectsResponse)
+                add(frame, ticket, .caller(suspension), timeout: timeout, expectsResponse: expectsResponse)
+                flushGreeting()
             }
         } onCancel: {
             giveUpGreeting(session)
@@ -170,17 +173,18 @@ extension Connection {
         )
     }
 
-    private func add(
+    /// Takes a request of the greeting in, to be written by `flushGreeting()`.
+    func add(
         _ frame: Frame,
         _ ticket: Ticket,
-        _ suspension: Suspension<Outcome>,
+        _ waiter: Waiter,
         timeout: Duration?,
         expectsResponse: Bool
     ) {
         guard var current = exchange(&greeting, with: nil) else { return }
         let serial = current.requests.registerAdmitted(
             ticket,
-            waiter: .caller(suspension),
+            waiter: waiter,
             type: frame.type,
             expectsResponse: expectsResponse,
             deadline: timeout.map { loop.now.advanced(by: $0) },
@@ -194,9 +198,8 @@ extension Connection {
         arm(at: current.nextDeadline)
         greeting = current
         if serial == nil {
-            suspension.resume(returning: .failure(ClientError(.overloaded, .notSent, "every serial number is in use")))
+            waiter.resume(.failure(ClientError(.overloaded, .notSent, "every serial number is in use")))
         }
-        flushGreeting()
     }
 
     // MARK: Traffic
@@ -288,8 +291,10 @@ extension ClientError {
     }
 }
 
+extension ClientError {
+    static var greetingIsOver: ClientError { ClientError(.closed, .notSent, "the greeting is over") }
+}
+
 extension Outcome {
-    static var greetingIsOver: Outcome {
-        .failure(ClientError(.closed, .notSent, "the greeting is over"))
-    }
+    static var greetingIsOver: Outcome { .failure(.greetingIsOver) }
 }

@@ -48,6 +48,8 @@ public actor Connection {
     var linksBegun = 0
     /// What the server is told again on every new link.
     var subscriptions: [UInt64: Request] = [:]
+    /// Those that the server does not answer.
+    var postedSubscriptions: [UInt64: Request] = [:]
     /// Why there is no link.
     var lastCause: (any Error)?
     /// Whether the link is alive.

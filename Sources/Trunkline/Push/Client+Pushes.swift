@@ -1,4 +1,5 @@
-import TrunklineCore
+import Synchronization
+public import TrunklineCore
 
 extension Client {
     /// Everything that the server pushes from now on.
@@ -6,7 +7,7 @@ extension Client {
     /// The stream listens from this call on, also before it is iterated, and outlives reconnects; it ends when the
     /// client is closed. It connects if there is no link. It does not keep the client alive.
     public nonisolated func pushes(buffering: PushBuffering = PushBuffering()) -> PushStream {
-        subscribe(nil, buffering)
+        subscribe(.all, buffering)
     }
 
     /// The pushes of type `type` from now on; otherwise as `pushes(buffering:)`.
@@ -14,7 +15,7 @@ extension Client {
         ofType type: UInt32,
         buffering: PushBuffering = PushBuffering()
     ) -> PushStream {
-        subscribe(type...type, buffering)
+        subscribe(.types(type...type), buffering)
     }
 
     /// The pushes whose type is in `types` from now on; otherwise as `pushes(buffering:)`.
@@ -22,11 +23,38 @@ extension Client {
         ofTypes types: ClosedRange<UInt32>,
         buffering: PushBuffering = PushBuffering()
     ) -> PushStream {
-        subscribe(types, buffering)
+        subscribe(.types(types), buffering)
     }
 
-    private nonisolated func subscribe(_ types: ClosedRange<UInt32>?, _ buffering: PushBuffering) -> PushStream {
-        let channel = PushChannel(types: types, buffer: buffering.buffer, mailbox: mailbox)
+    /// The pushes for which `isWanted` returns true from now on; otherwise as `pushes(buffering:)`.
+    ///
+    /// `isWanted` is called once for every push, on the event loop, which serves other connections too: it must be quick
+    /// and must not block. With more than a few such streams, give the pushes keys instead: `pushes(forKey:buffering:)`.
+    /// It is not asked about a damaged push (`Frame.damage`), which is an element `.dropped` in every such stream.
+    public nonisolated func pushes(
+        where isWanted: @escaping @Sendable (Frame) -> Bool,
+        buffering: PushBuffering = PushBuffering()
+    ) -> PushStream {
+        subscribe(.matching(isWanted), buffering)
+    }
+
+    /// The pushes whose key, as the codec reads it (`FrameCodec.pushKey(of:)`), is `key` from now on; otherwise as
+    /// `pushes(buffering:)`.
+    ///
+    /// Layouts and the ready-made codecs have `keyingPushes(by:)` for that; with a codec whose pushes have no keys the
+    /// stream remains empty. A push is looked up by its key once, however many keys are listened to. A damaged push
+    /// (`Frame.damage`) of which no key is known is an element `.dropped` in every such stream, behind what was read from
+    /// the socket together with it.
+    public nonisolated func pushes(
+        forKey key: PushKey,
+        buffering: PushBuffering = PushBuffering()
+    ) -> PushStream {
+        subscribe(.key(key), buffering)
+    }
+
+    private nonisolated func subscribe(_ selection: PushChannel.Selection, _ buffering: PushBuffering) -> PushStream {
+        let number = tickets.wrappingAdd(1, ordering: .relaxed).newValue
+        let channel = PushChannel(number, selection, buffer: buffering.buffer, mailbox: mailbox)
         mailbox.post(.subscribe(channel))
         return PushStream(channel)
     }

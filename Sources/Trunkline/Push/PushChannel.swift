@@ -14,39 +14,73 @@ final class PushChannel: Sendable {
         var lastWaiter: UInt64 = 0
     }
 
+    /// Which pushes it wants.
+    enum Selection: Sendable {
+        case all
+        case types(ClosedRange<UInt32>)
+        case matching(@Sendable (Frame) -> Bool)
+        case key(PushKey)
+    }
+
+    /// Orders the channels of one client by when they were made.
+    let number: UInt64
+    let selection: Selection
     private let state: Lock<State>
-    private let types: ClosedRange<UInt32>?
     private let mailbox: Mailbox
 
-    init(types: ClosedRange<UInt32>?, buffer: PushBuffer, mailbox: Mailbox) {
-        self.types = types
+    init(_ number: UInt64, _ selection: Selection, buffer: PushBuffer, mailbox: Mailbox) {
+        self.number = number
+        self.selection = selection
         self.mailbox = mailbox
         state = Lock(State(buffer: buffer))
     }
 
     // MARK: On the loop
 
-    func wants(_ frame: Frame) -> Bool { types?.contains(frame.type) ?? true }
+    /// Whether it wants `frame`; of a channel with a key, its key decides and not this.
+    func wants(_ frame: Frame) -> Bool {
+        switch selection {
+        case .all: true
+        case .types(let types): types.contains(frame.type)
+        // A damaged one may be meant for it: a gap.
+        case .matching(let isWanted): frame.damage != nil || isWanted(frame)
+        case .key: false
+        }
+    }
 
     /// Whether reading from the socket is suspended on account of this buffer.
     var suspendsReading: Bool { state.withLock { $0.suspendsReading } }
 
-    func offer(_ frame: Frame) {
+    /// Takes a push, or drops it. Returns whether reading is to be suspended now on account of this buffer, if it was not
+    /// before.
+    func offer(_ frame: Frame) -> Bool {
+        var isNewlyFull = false
         update { state in
             switch state.buffer.offer(frame) {
             case .taken: break
-            case .takenButFull: state.suspendsReading = true
+            case .takenButFull:
+                isNewlyFull = !state.suspendsReading
+                state.suspendsReading = true
             case .overflow:
                 state.failure = ClientError(.overloaded, .answered, "more pushes than the buffer of this stream holds")
                 state.isFinished = true
             }
         }
+        return isNewlyFull
     }
 
     func noteReconnected() { update { $0.buffer.noteReconnected() } }
 
+    /// So many pushes that may have been meant for it cannot be read.
+    func noteDamaged(_ count: Int) { update { $0.buffer.noteDropped(count) } }
+
     /// No more pushes come; those in the buffer can still be taken.
-    func finish() { update { $0.isFinished = true } }
+    func finish() {
+        update { state in
+            state.isFinished = true
+            state.suspendsReading = false
+        }
+    }
 
     /// Changes the state and lets those who wait have what has come.
     private func update(_ change: (inout State) -> Void) {
@@ -103,8 +137,8 @@ final class PushChannel: Sendable {
         return element
     }
 
-    /// Nobody iterates the stream any more.
-    func abandon() {
+    /// Nothing more is wanted: the stream was finished, or nobody can iterate it any more.
+    func unsubscribe() {
         finish()
         mailbox.post(.unsubscribe(self))
     }

@@ -67,7 +67,8 @@ public struct PushBuffering: Sendable {
     }
 }
 
-/// What the server pushes, from the moment the stream was made until the client is closed, across reconnects.
+/// What the server pushes, from the moment the stream was made until `finish()` or the end of the client, across
+/// reconnects.
 ///
 /// A consumer that is slow, cancelled or gone affects only its own stream: every stream has a bounded buffer. Letting go
 /// of the stream and its iterators ends it. Several iterators of one stream share its elements, each goes to one;
@@ -82,7 +83,7 @@ public struct PushStream: AsyncSequence, Sendable {
     final class Subscription: Sendable {
         let channel: PushChannel
         init(_ channel: PushChannel) { self.channel = channel }
-        deinit { channel.abandon() }
+        deinit { channel.unsubscribe() }
     }
 
     let subscription: Subscription
@@ -104,6 +105,19 @@ public struct PushStream: AsyncSequence, Sendable {
 
     /// An iterator; see `PushStream` for what several of them do.
     public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(subscription: subscription) }
+
+    /// Ends the stream from outside, as after the server was told to push no more: every iterator is given what is in the
+    /// buffer and then `nil`. Nothing that comes from now on is taken. Without effect on a stream that has ended.
+    ///
+    /// Cancelling a task that iterates is another thing: `next()` returns `nil` at once, with pushes left in the buffer,
+    /// and the stream goes on for other iterators. May be called from any task.
+    ///
+    /// ```swift
+    /// await subscription.end()
+    /// _ = try await client.send(unsubscribe)  // pushes that the server sent before its answer are in the buffer
+    /// stream.finish()
+    /// ```
+    public func finish() { subscription.channel.unsubscribe() }
 
     /// The messages alone, for consumers to whom gaps make no difference.
     public var messages: AsyncCompactMapSequence<PushStream, Frame> {

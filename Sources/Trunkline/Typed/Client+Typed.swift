@@ -90,9 +90,9 @@ extension Client {
         _ request: Typed,
         timeout: Duration? = nil
     ) async throws(ClientError) -> (subscription: Subscription, response: Typed.Response) {
-        let subscription = try await subscribe(Request(request), timeout: timeout)
+        let (subscription, response) = try await subscribe(Request(request), timeout, expectsResponse: true)
         do throws(ClientError) {
-            return (subscription, try Typed.read(subscription.response))
+            return (subscription, try Typed.read(response))
         } catch {
             await subscription.end()
             throw error

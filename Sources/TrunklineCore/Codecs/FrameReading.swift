@@ -4,6 +4,8 @@ struct FrameReading: Sendable {
     var heartbeat: (ping: Bytes, pong: Bytes)?
     /// The user's say about what a client receives.
     var rule: (@Sendable (inout Frame) -> Void)?
+    /// What a push is about.
+    var pushKey: (@Sendable (Frame) -> PushKey?)?
     var isServerSide = false
 
     /// The frame that `body` makes if it is a heartbeat's.

@@ -103,6 +103,13 @@ public protocol FrameCodec: Sendable {
     /// SMPP's unbind, SMTP's QUIT).
     func closingFrame() -> Frame?
 
+    /// What `push` is about (a topic, a channel, a subscription's number), for streams that select by it
+    /// (`Client.pushes(forKey:buffering:)`); `nil` where it is about nothing in particular.
+    ///
+    /// Called on the event loop, of the codec that the client was made with, once for each push while there is such a
+    /// stream: it must be quick. Of a push with `damage`, return a key only if it is certain.
+    func pushKey(of push: Frame) -> PushKey?
+
     /// How long the server wants us to stay away that sent `goAway`; `nil` where it does not say.
     func retryAfter(in goAway: Frame) -> Duration?
 
@@ -152,6 +159,9 @@ extension FrameCodec {
 
     /// The end of the connection says enough.
     public func closingFrame() -> Frame? { nil }
+
+    /// Pushes have no keys.
+    public func pushKey(of push: Frame) -> PushKey? { nil }
 
     /// The protocol has no such hint.
     public func retryAfter(in goAway: Frame) -> Duration? { nil }

@@ -26,6 +26,8 @@ public struct FrameLayout: Sendable {
     /// What else tells frames apart; `nil` where the numbers of `roles` are all there is.
     var marks: RoleMarks?
     var isServerSide = false
+    /// What a push is about; `nil` where the user has not said it.
+    var pushKey: (@Sendable (Frame) -> PushKey?)?
 
     /// The largest whole frame in bytes, header and trailer included; 16 MiB unless set.
     ///

@@ -81,7 +81,8 @@ package struct PushBuffer: Sendable {
         return element
     }
 
-    private mutating func noteDropped(_ count: Int) {
+    /// So many pushes that were for this subscriber, or may have been, are lost.
+    package mutating func noteDropped(_ count: Int) {
         if case .dropped(let before)? = elements.last {
             elements[elements.count - 1] = .dropped(before + count)
         } else if elements.count >= 2, case .dropped(let before) = elements[elements.count - 2] {

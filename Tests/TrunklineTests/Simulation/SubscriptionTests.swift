@@ -16,4 +16,79 @@ struct SubscriptionTests {
             }
         }
     }
+
+    // MARK: Without an answer
+
+    @Test func aSubscriptionWithoutAnAnswerIsRestoredBeforeTheLinkIsReady() throws {
+        let options = ClientOptions { $0.greeting.perform = { _ = try await $0.send(ask("login")) } }
+        let handler: LoopbackServer.Handler = { String($0.body).hasPrefix("quiet") ? .noReply : .echo }
+        try simulate(options: options, handler: handler) { service, client in
+            _ = try await client.subscribe(ask("loud"))
+            let first = try await client.subscribe(posting: ask("quiet 1"))
+            _ = try await client.subscribe(posting: ask("quiet 2"))
+            #expect(first.response == nil)
+            try await service.server.waitForRequests(4)
+            service.network.reset("db")
+            try await expectEcho("a", by: client)
+            await first.end()
+            service.network.reset("db")
+            try await expectEcho("b", by: client)
+            let received = await service.server.received.map(\.body)
+            #expect(
+                received == [
+                    "login", "loud", "quiet 1", "quiet 2", "login", "quiet 1", "quiet 2", "loud", "a", "login",
+                    "quiet 2",
+                    "loud", "b",
+                ]
+            )
+        }
+    }
+
+    @Test func manySubscriptionsWithoutAnswersAreRestoredTogether() throws {
+        let count = 2000
+        try simulate(handler: { $0.type == 0x420 ? .noReply : .echo }) { service, client in
+            for number in 0..<count {
+                _ = try await client.subscribe(posting: Request(type: 0x420, body: Bytes("\(number)")))
+            }
+            service.network.reset("db")
+            try await expectEcho("a", by: client)
+            let received = await service.server.received.suffix(count + 1).map(\.body)
+            #expect(received == (0..<count).map { Bytes("\($0)") } + ["a"])
+            #expect(await client.statistics.connection.attempts == 2)
+        }
+    }
+
+    @Test func subscriptionsWithoutAnswersThatTheServerKeepsAreNotRestored() throws {
+        let options = ClientOptions { $0.greeting.perform = { await $0.keepSubscriptions() } }
+        try simulate(options: options, handler: { $0.body == "quiet" ? .noReply : .echo }) { service, client in
+            _ = try await client.subscribe(posting: ask("quiet"))
+            try await service.server.waitForRequests(1)
+            service.network.reset("db")
+            try await expectEcho("a", by: client)
+            #expect(await service.server.received.map(\.body) == ["quiet", "a"])
+        }
+    }
+
+    /// The link that was lost in the midst of it took the subscriptions with it that were not written.
+    @Test func aLinkThatIsLostWhileRestoringIsReplacedByOneThatIsToldAll() throws {
+        var conditions = NetworkConditions()
+        conditions.sendBuffer = 1000
+        conditions.receiveWindow = 1000
+        let handler: LoopbackServer.Handler = { $0.type == 0x420 ? .noReply : .echo }
+        try simulate(conditions: conditions, overTLS: false, handler: handler) { service, client in
+            for number in 0..<20 {
+                let body = Bytes("\(number)" + String(repeating: "x", count: 500))
+                _ = try await client.subscribe(posting: Request(type: 0x420, body: body))
+            }
+            try await service.server.waitForRequests(20)
+            await service.server.forget()
+            service.network.reset("db")
+            let reply = client.start(ask("a"))
+            try await service.server.waitForRequests(5)
+            service.network.reset("db")
+            try await expectBody("a", of: reply)
+            let received = await service.server.received.suffix(21).map { String($0.body.prefix { $0 != 120 }) }
+            #expect(received == (0..<20).map { "\($0)" } + ["a"])
+        }
+    }
 }

@@ -54,11 +54,24 @@ struct SeedCalls: Sendable {
             outcomes = [Outcome(body: body, result: await task.value)]
         case 6:
             let request = Request(type: Self.oneWayType, body: body)
-            let posted = await result { () throws(ClientError) in
-                try await client.post(request, retry: retry, waitsForReady: waits)
-                return Frame(.response)
+            if number % 3 == 0 {
+                let bodies = (0..<3).map { Bytes("\(number) \($0)") }
+                let requests = bodies.map { Request(type: Self.oneWayType, body: $0) }
+                let results = await client.post(all: requests, retry: retry, waitsForReady: waits)
+                outcomes = zip(bodies, results).map { body, result in
+                    Outcome(body: body, isOneWay: true, result: result.map { Frame(.response) })
+                }
+            } else {
+                let posted = await result { () throws(ClientError) in
+                    if number % 3 == 1 {
+                        try await client.post(request, retry: retry, waitsForReady: waits)
+                    } else {
+                        try await client.enqueue(request)
+                    }
+                    return Frame(.response)
+                }
+                outcomes = [Outcome(body: body, isOneWay: true, result: posted)]
             }
-            outcomes = [Outcome(body: body, isOneWay: true, result: posted)]
         case 7: outcomes = [Outcome(body: body, result: await stream(ask(body), retry: retry, waits, &random))]
         default:
             let bodies = (0..<4).map { Bytes("\(number) \($0)") }

@@ -66,6 +66,7 @@ extension Client {
         let facts: [(String, Bool)] = [
             ("requests", !exchange.table.isEmpty), ("serials", exchange.table.heldSerials > 0),
             ("deadlines", exchange.nextDeadline != nil), ("frames to go out", exchange.hasOutgoing),
+            ("room that enqueued messages take", !messageRoom.isEmpty),
             ("callers of connect", !connectWaiters.isEmpty), ("callers of close", !closeWaiters.isEmpty),
             ("subscribers", !channels.isEmpty), ("full streams", !fullReplies.isEmpty),
             ("a timer", timer?.deadline != nil),

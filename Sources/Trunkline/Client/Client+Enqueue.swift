@@ -1,0 +1,66 @@
+import Synchronization
+import TrunklineCore
+
+/// One-way messages that nobody waits for.
+extension Client {
+    /// Accepts `request` as a one-way message and returns, as a rule at once: it waits neither for a link nor for the
+    /// kernel.
+    ///
+    /// Far cheaper than `post`, for messages that come one by one and whose loss is no error of their sender's: metrics,
+    /// log lines, positions. Accepted messages go out in the order of the calls, also among `post` and `send`; while there
+    /// is no link they wait for one, and those that had not started when a link is lost go out on the next.
+    ///
+    /// **Back-pressure.** As long as accepted messages of `options.outbound.highWatermark` bytes (1 MiB; a message counts
+    /// as its body and 32 bytes), or `options.requests.maximumWaiting` of them, are not yet written, the call waits until
+    /// this one may go out, behind those that wait already. Only that wait can be cancelled, and what is not accepted is
+    /// never sent.
+    ///
+    /// **What becomes of it.** It is sent at most once, unless `options.requests.retry` is `.idempotent`, and its sender
+    /// is not told. `statistics.failedMessages` counts those that were accepted and failed later. `close()` writes
+    /// what was accepted before it; `closeNow()`, and letting go of the client, drop it.
+    ///
+    /// - Parameter timeout: How long it may take until the message is written, from this call; `nil` for
+    ///   `options.requests.timeout`. When it expires after the message was accepted, the message is dropped unless it had
+    ///   started.
+    /// - Throws: With the fate `notSent` always: `invalidRequest` when the server would answer (`FrameCodec.mayPost(_:)`),
+    ///   and `closed`; while it waits, also `timedOut`, `cancelled`, `unavailable` and `overloaded`, as `post` does.
+    public nonisolated func enqueue(_ request: Request, timeout: Duration? = nil) async throws(ClientError) {
+        if Task.isCancelled { throw .cancelledUnsent }
+        if try accept(request.frame, timeout) { return }
+        _ = try await outcome(of: request.frame, timeout, nil, true, expectsResponse: false, isEnqueued: true).get()
+    }
+
+    /// Accepts `request` as a one-way message, or fails at once: `enqueue` for callers that cannot wait.
+    ///
+    /// - Parameter timeout: As in `enqueue`.
+    /// - Throws: `overloaded` where `enqueue` would wait; `invalidRequest`, `closed`, and `timedOut` for a timeout of zero
+    ///   or below. The fate is `notSent`.
+    public nonisolated func tryEnqueue(_ request: Request, timeout: Duration? = nil) throws(ClientError) {
+        guard try accept(request.frame, timeout) else { throw messageRoom.overload }
+    }
+
+    /// Posts `frame` if there is room for it; returns whether there was.
+    private nonisolated func accept(_ frame: Frame, _ timeout: Duration?) throws(ClientError) -> Bool {
+        guard codec.mayPost(frame) else { throw .answeredWhenPosted }
+        let limit = timeout ?? options.requests.timeout
+        if let limit, limit <= .zero { throw .expiredUnsent(limit) }
+        let cost = OutboundQueue.cost(of: frame)
+        guard try messageRoom.reserve(cost) else { return false }
+        let ticket = tickets.wrappingAdd(1, ordering: .relaxed).newValue
+        let deadline = limit.map { loop.now.advanced(by: $0) }
+        let waiter = Waiter.enqueued(messageRoom, cost: cost).under(
+            options.requests.retry,
+            waitsForReady: true,
+            frame,
+            deadline: deadline,
+            expectsResponse: false
+        )
+        mailbox.postRequest(.send(ticket, frame, waiter, deadline: deadline, expectsResponse: false))
+        return true
+    }
+
+    /// Who waits for room for `frame`.
+    nonisolated func enqueuing(_ frame: Frame, _ suspension: Suspension<Outcome>) -> Waiter {
+        .enqueuing(EnqueuedMessage(suspension, in: messageRoom, cost: OutboundQueue.cost(of: frame)))
+    }
+}
