@@ -17,33 +17,46 @@ extension Client {
     /// Sends `request`, and once the server has accepted it, sends it again on every new link before that is `ready`
     /// (`options.greeting.restore`), so that pushes go on.
     ///
-    /// The server may hear it twice when a link is lost in just that moment. Parameters and errors are those of `send`;
-    /// when it throws, nothing is registered.
+    /// The server may receive it twice: if a link began between the call and the registration, it may not have been told,
+    /// and the request is sent on it once more. If that link is lost before it answers, the subscription is valid all the
+    /// same, and the next link restores it. However often links come and go, this method sends the request at most twice.
+    ///
+    /// Parameters and errors are those of `send`; `timeout` covers the whole call and defaults to
+    /// `options.requests.timeout`. If both are `nil`, the call waits for a link and an answer without limit. When it
+    /// throws, nothing is registered.
     public nonisolated func subscribe(
         _ request: Request,
         timeout: Duration? = nil
     ) async throws(ClientError) -> Subscription {
-        var links = await connection.linksBegun
+        let first = await connection.firstLinkToBeTold
         let limit = timeout ?? options.requests.timeout
         let deadline = limit.map { loop.now.advanced(by: $0) }
-        while true {
-            let response = try await send(request, timeout: deadline?.since(loop.now))
-            let (id, linksNow) = await connection.remember(request)
-            // A link that began since may not have been told: the answer may be of the one before.
-            if linksNow == max(1, links) {
-                return Subscription(response: response, id: id, connection: connection)
-            }
-            await connection.forget(id)
-            links = linksNow
+        let response = try await send(request, timeout: deadline?.since(loop.now))
+        let (id, untold) = await connection.remember(request, toldSince: first)
+        let subscription = Subscription(response: response, id: id, connection: connection)
+        guard untold else { return subscription }
+        do throws(ClientError) {
+            _ = try await send(request, timeout: deadline?.since(loop.now), retry: .never)
+        } catch {
+            // The server has accepted it, and what is registered is restored on the next link.
+            if error.code == .connectionLost { return subscription }
+            await subscription.end()
+            throw error
         }
+        return subscription
     }
 }
 
 extension Connection {
-    fileprivate func remember(_ request: Request) -> (id: UInt64, links: Int) {
+    /// The number of the earliest link, counted from 1, on which a request made now can go out.
+    fileprivate var firstLinkToBeTold: Int { link == nil ? linksBegun + 1 : linksBegun }
+
+    /// Registers `request` for every link that begins from now on. `untold` is true if the present link, ready or
+    /// greeting, is not the one numbered `first`, so that the request may have gone out on an earlier one.
+    fileprivate func remember(_ request: Request, toldSince first: Int) -> (id: UInt64, untold: Bool) {
         lastTicket += 1
         subscriptions[lastTicket] = request
-        return (lastTicket, linksBegun)
+        return (lastTicket, link != nil && linksBegun != first)
     }
 
     fileprivate func forget(_ id: UInt64) { subscriptions[id] = nil }
