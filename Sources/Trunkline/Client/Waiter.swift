@@ -6,6 +6,8 @@ enum Waiter: Sendable {
     case caller(Suspension<Outcome>)
     /// One of the requests of a `send(all:)`.
     case batch(Batch, index: Int)
+    /// One of the requests of a `Greeter.send(all:)`.
+    case greeting(GreetingBatch, index: Int)
     /// A handle given out by `start`.
     case handle(PendingRequest)
     /// A stream given out by `stream`.
@@ -49,7 +51,7 @@ enum Waiter: Sendable {
         case .handle(let handle): handle
         case .joining(let reply): reply.waiter.handle
         case .particular(let waiter, _): waiter.handle
-        case .caller, .batch, .stream, .shared: nil
+        case .caller, .batch, .greeting, .stream, .shared: nil
         }
     }
 
@@ -59,7 +61,7 @@ enum Waiter: Sendable {
         case .shared(let exchange): exchange
         case .joining(let reply): reply.waiter.shared
         case .particular(let waiter, _): waiter.shared
-        case .caller, .batch, .handle, .stream: nil
+        case .caller, .batch, .greeting, .handle, .stream: nil
         }
     }
 
@@ -74,6 +76,7 @@ enum Waiter: Sendable {
         switch self {
         case .caller(let suspension): suspension.resume(returning: outcome)
         case .batch(let batch, let index): batch.complete(index, outcome)
+        case .greeting(let batch, let index): batch.complete(index, outcome)
         case .handle(let request): request.complete(outcome)
         case .stream(let channel): channel.finish(outcome)
         case .shared(let exchange): exchange.complete(outcome)

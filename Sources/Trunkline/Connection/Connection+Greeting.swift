@@ -19,7 +19,7 @@ extension Connection {
             var failure: (any Error)?
             do {
                 try await options.greeting.perform?(greeter)
-                if !subscriptions.isEmpty, await greeter.connection.isToRestore(session) {
+                if !subscriptions.isEmpty, await greeter.connection.beginRestoring(session, subscriptions.count) {
                     try await options.greeting.restore(greeter, subscriptions)
                 }
             } catch {
@@ -34,8 +34,18 @@ extension Connection {
         if greeting?.session == session { greeting?.keepsSubscriptions = true }
     }
 
-    private func isToRestore(_ session: UInt64) -> Bool {
-        greeting?.session == session && greeting?.keepsSubscriptions == false
+    /// Returns whether `options.greeting.restore` is to be called. From now on every answer gives it more time.
+    private func beginRestoring(_ session: UInt64, _ count: Int) -> Bool {
+        guard greeting?.session == session, greeting?.keepsSubscriptions == false else { return false }
+        greeting?.restoring = Greeting.Restoring(count: count)
+        extendRestoring()
+        return true
+    }
+
+    /// The server has restored a subscription, or is about to begin. The timer finds the later deadline when it fires.
+    private func extendRestoring() {
+        guard greeting?.restoring != nil else { return }
+        greeting?.deadline = loop.now.advanced(by: options.greeting.timeout)
     }
 
     private func greetingEnded(_ session: UInt64, _ failure: (any Error)?) {
@@ -110,7 +120,7 @@ extension Connection {
         var message =
             expired
             ? "a request of the greeting had no answer in time"
-            : "the greeting did not end within \(options.greeting.timeout)"
+            : greeting.timeoutMessage(options.greeting.timeout)
         if !greeting.mayRead { message += "; \(greeting.inbox.count) frames that it has not asked for came before" }
         greetingFailed(session, TransportError(.timedOut, message))
     }
@@ -130,7 +140,12 @@ extension Connection {
                 if let loss = greeting?.loss {
                     return suspension.resume(returning: .failure(.lostWhileGreeting(loss, .notSent)))
                 }
-                add(frame, ticket, suspension, timeout: timeout, expectsResponse: expectsResponse)
+                let waiter = Waiter.caller(suspension)
+                if addToGreeting(frame, ticket, waiter, timeout: timeout, expectsResponse: expectsResponse) {
+                    flushGreeting()
+                } else {
+                    waiter.resume(.failure(.noSerialLeft))
+                }
             }
         } onCancel: {
             giveUpGreeting(session)
@@ -169,17 +184,18 @@ extension Connection {
         )
     }
 
-    private func add(
+    /// Has `frame` go out with the next `flushGreeting()`. Returns false when every serial number is in use.
+    func addToGreeting(
         _ frame: Frame,
         _ ticket: Ticket,
-        _ suspension: Suspension<Outcome>,
+        _ waiter: Waiter,
         timeout: Duration?,
         expectsResponse: Bool
-    ) {
-        guard var current = exchange(&greeting, with: nil) else { return }
+    ) -> Bool {
+        guard var current = exchange(&greeting, with: nil) else { return false }
         let serial = current.requests.registerAdmitted(
             ticket,
-            waiter: .caller(suspension),
+            waiter: waiter,
             type: frame.type,
             expectsResponse: expectsResponse,
             deadline: timeout.map { loop.now.advanced(by: $0) },
@@ -192,10 +208,7 @@ extension Connection {
         }
         arm(at: current.nextDeadline)
         greeting = current
-        if serial == nil {
-            suspension.resume(returning: .failure(ClientError(.overloaded, .notSent, "every serial number is in use")))
-        }
-        flushGreeting()
+        return serial != nil
     }
 
     // MARK: Traffic
@@ -274,6 +287,8 @@ extension Connection {
         guard let unstarted = greeting?.outbound.level.unstarted else { return }
         if case .resume(_, let waiter)? = greeting?.requests.answer(frame.serial, unstarted: unstarted) {
             greeting?.hasStray = false
+            greeting?.restoring?.answered += 1
+            extendRestoring()
             waiter.resume(Outcome(of: frame))
         } else {
             greeting?.hasStray = true
@@ -285,6 +300,8 @@ extension ClientError {
     static func lostWhileGreeting(_ cause: any Error, _ fate: Fate) -> ClientError {
         ClientError(.connectionLost, fate, "the link ended while greeting", cause: cause)
     }
+
+    static var noSerialLeft: ClientError { ClientError(.overloaded, .notSent, "every serial number is in use") }
 }
 
 extension Outcome {

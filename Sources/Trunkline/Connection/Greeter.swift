@@ -21,6 +21,22 @@ public struct Greeter: Sendable {
         try await connection.greet(request.frame, session, timeout: timeout, expectsResponse: true).get()
     }
 
+    /// Sends `requests` in order and returns their results, in the same order, when the last one has ended.
+    ///
+    /// At most `options.greeting.maximumInFlight` of them are unanswered at a time; fewer if the protocol has fewer serial
+    /// numbers, or is matched in order and its codec lets nothing follow a request before it is answered
+    /// (`FrameCodec.mayPipeline(behind:)`). Every request succeeds or fails on its own: `rejected`, `connectionLost`,
+    /// `invalidRequest`, `overloaded` or `closed`, with the fates of `send(_:timeout:)`. Cancelling the task ends the
+    /// attempt.
+    public func send(all requests: [Request]) async -> [Result<Frame, ClientError>] {
+        await connection.greet(requests, session, stopsAtFailure: false)
+    }
+
+    /// What `options.greeting.restore` does by default.
+    func restore(_ subscriptions: [Request]) async throws(ClientError) {
+        for outcome in await connection.greet(subscriptions, session, stopsAtFailure: true) { _ = try outcome.get() }
+    }
+
     /// Sends `request` as a one-way message and returns when the kernel has it. Cancelled before that, it ends the attempt.
     ///
     /// - Throws: `cancelled`, `connectionLost`, `invalidRequest` or `closed`; `unknown` is the fate of what was begun.

@@ -5,7 +5,8 @@ import TrunklineCore
 struct Greeting {
     /// The number of the attempt, and of the session when it succeeds.
     let session: UInt64
-    let deadline: Instant
+    /// While subscriptions are restored, it moves with every answer.
+    var deadline: Instant
     var requests: RequestTable<Waiter>
     var outbound = OutboundQueue()
     /// Frames that are no responses and that nobody has asked for yet.
@@ -33,6 +34,15 @@ struct Greeting {
 
     /// The server knows them still.
     var keepsSubscriptions = false
+    /// Set when `options.greeting.restore` begins.
+    var restoring: Restoring?
+
+    struct Restoring {
+        /// How many subscriptions there are.
+        let count: Int
+        /// How many responses came since it began.
+        var answered = 0
+    }
 
     /// Whether more may be read: there are not very many frames that nobody has asked for. But they may be what has
     /// gathered for us since the last link, in front of the answer that the greeting waits for.
@@ -53,6 +63,12 @@ struct Greeting {
 
     /// When to look after it again.
     var nextDeadline: Instant { min(deadline, requests.nextDeadline ?? deadline) }
+
+    /// Why the greeting failed when `deadline` came. `timeout` is `options.greeting.timeout`.
+    func timeoutMessage(_ timeout: Duration) -> String {
+        guard let restoring else { return "the greeting did not end within \(timeout)" }
+        return "restoring \(restoring.count) subscriptions: no response within \(timeout), after \(restoring.answered)"
+    }
 
     /// Takes everyone out who waits.
     mutating func removeWaiters() -> [(waiter: Waiter, hasStarted: Bool)] {

@@ -224,6 +224,151 @@ struct GreetingSimulationTests {
         }
     }
 
+    /// A link with a round trip of 20 ms.
+    private static var distant: NetworkConditions {
+        var conditions = NetworkConditions()
+        conditions.latency = .milliseconds(10)...(.milliseconds(10))
+        return conditions
+    }
+
+    /// They were sent one at a time within 2 s: with 200 of them no link was ever ready again.
+    @Test(arguments: [200, 10_000]) func manySubscriptionsAreRestored(count: Int) throws {
+        let told = Mutex<[Bytes: Int]>([:])
+        let handler: LoopbackServer.Handler = { request in
+            told.withLock { $0[request.body, default: 0] += 1 }
+            return .echo
+        }
+        try simulate(conditions: Self.distant, handler: handler) { service, client in
+            try await withThrowingTaskGroup { group in
+                for number in 0..<count { group.addTask { _ = try await client.subscribe(ask(number)) } }
+                try await group.waitForAll()
+            }
+            service.network.reset("db")
+            let began = service.now
+            try await client.connect()
+            try await expectEcho("a", by: client, timeout: .seconds(60))
+            #expect(service.now - began < .seconds(1) + .milliseconds(20) * (count / 64 + 1))
+            #expect(await client.statistics.connection.disconnects == [.reset: 1])
+            #expect(told.withLock { told in (0..<count).allSatisfy { told[Bytes("\($0)")] == 2 } })
+        }
+    }
+
+    @Test func subscriptionsAreRestoredInTheirOrder() throws {
+        try simulate(conditions: Self.distant) { service, client in
+            for number in 0..<100 { _ = try await client.subscribe(ask(number)) }
+            service.network.reset("db")
+            try await client.connect()
+            #expect(await service.server.received.suffix(100).map(\.body) == (0..<100).map { Bytes("\($0)") })
+        }
+    }
+
+    /// Restoration has no bound but its progress, and without progress it has one.
+    @Test func aServerThatStopsAnsweringHalfwayFailsTheAttempt() throws {
+        let answers = Mutex(Int.max)
+        let handler: LoopbackServer.Handler = { request in
+            answers.withLock { left in
+                left -= 1
+                return left >= 0 ? .echo : .noReply
+            }
+        }
+        try simulate(conditions: Self.distant, handler: handler) { service, client in
+            for number in 0..<200 { _ = try await client.subscribe(ask(number)) }
+            answers.withLock { $0 = 100 }
+            var reports = client.disconnects.makeAsyncIterator()
+            try await service.pass(.milliseconds(1))
+            service.network.reset("db")
+            #expect(await reports.next()?.cause == .reset)
+            let began = service.now
+            let report = await reports.next()
+            #expect(report?.phase == .greeting && report?.cause == .timedOut)
+            let message = (report?.error as? TransportError)?.message
+            #expect(message == "restoring 200 subscriptions: no response within 2.0 seconds, after 100")
+            // One wait, two rounds of answers, and the time without any.
+            #expect(service.now - began < .milliseconds(2500))
+            answers.withLock { $0 = .max }
+            try await expectEcho("a", by: client)
+        }
+    }
+
+    /// A server that takes half a second for each of them is slow, and yet it restores them all.
+    @Test func slowRestorationIsProgress() throws {
+        let isSlow = Mutex(false)
+        let handler: LoopbackServer.Handler = { request in
+            guard isSlow.withLock({ $0 }), let number = Int(String(request.body)) else { return .echo }
+            return .after(.milliseconds(number * 500), .echo)
+        }
+        try simulate(conditions: Self.distant, handler: handler) { service, client in
+            for number in 0..<20 { _ = try await client.subscribe(ask(number)) }
+            isSlow.withLock { $0 = true }
+            service.network.reset("db")
+            try await expectEcho("a", by: client, timeout: .seconds(30))
+            #expect(await client.statistics.connection.disconnects == [.reset: 1])
+        }
+    }
+
+    /// A protocol with four serials has four requests under way at a time.
+    @Test func restorationMakesDoWithFewSerials() throws {
+        try simulate(conditions: Self.distant, speaking: standardLayout(serials: 50...53)) { service, client in
+            for number in 0..<30 { _ = try await client.subscribe(ask(number)) }
+            service.network.reset("db")
+            try await client.connect()
+            #expect(await service.server.received.suffix(30).map(\.body) == (0..<30).map { Bytes("\($0)") })
+            #expect(await client.statistics.connection.disconnects == [.reset: 1])
+        }
+    }
+
+    /// A codec matched in order that lets nothing follow its requests: a request before the answer to the last is none
+    /// that this server would take.
+    @Test func restorationDoesNotPipelineWhereTheCodecForbidsIt() throws {
+        try simulate(conditions: Self.distant, speaking: OneAtATime()) { service, client in
+            for number in 0..<10 { _ = try await client.subscribe(ask(number)) }
+            service.network.reset("db")
+            let began = service.now
+            try await client.connect()
+            #expect(service.now - began >= .milliseconds(200))
+            #expect(await service.server.received.suffix(10).map(\.body) == (0..<10).map { Bytes("\($0)") })
+        }
+    }
+
+    @Test func aSubscriptionThatIsRejectedFailsTheAttempt() throws {
+        let isRejected = Mutex(false)
+        let handler: LoopbackServer.Handler = { request in
+            request.body == "150" && isRejected.withLock { $0 } ? .status(404) : .status(200, request.body)
+        }
+        let options = ClientOptions { $0.reconnecting.maximumAttempts = 1 }
+        try simulate(conditions: Self.distant, speaking: strictLayout, options: options, handler: handler) {
+            service,
+            client in
+            for number in 0..<200 { _ = try await client.subscribe(ask(number)) }
+            isRejected.withLock { $0 = true }
+            service.network.reset("db")
+            let error = await failure { () throws(ClientError) in try await client.connect() }
+            #expect(error?.code == .unavailable)
+            #expect((error?.cause as? ClientError)?.code == .rejected)
+        }
+    }
+
+    @Test func aRestorationOfItsOwnMayTolerateRejections() throws {
+        let isRejected = Mutex(false)
+        let handler: LoopbackServer.Handler = { request in
+            request.body == "5" && isRejected.withLock { $0 } ? .status(404) : .status(200, request.body)
+        }
+        let options = ClientOptions { options in
+            options.greeting.restore = { greeter, subscriptions in
+                let results = await greeter.send(all: subscriptions)
+                #expect(results.count == 10)
+                for case .failure(let error) in results where error.code != .rejected { throw error }
+            }
+        }
+        try simulate(speaking: strictLayout, options: options, handler: handler) { service, client in
+            for number in 0..<10 { _ = try await client.subscribe(ask(number)) }
+            isRejected.withLock { $0 = true }
+            service.network.reset("db")
+            try await client.connect()
+            #expect(await service.server.received.count == 20)
+        }
+    }
+
     /// What a server had gathered for us came before its answer, and was too much: reading stopped, the answer never
     /// came, and so did the next attempt end.
     @Test func twentyThousandPushesMayComeBeforeTheAnswer() throws {
@@ -241,4 +386,21 @@ struct GreetingSimulationTests {
             }
         }
     }
+}
+
+/// A protocol matched in order in which a request goes out when the one before is answered.
+private struct OneAtATime: FrameCodec {
+    private var layout = FrameLayout {
+        Field.type(UInt16.self)
+        Field.length(UInt32.self, counting: .body)
+        Field.body
+    }
+
+    var matching: ResponseMatching { layout.matching }
+    func mayPipeline(behind request: Frame) -> Bool { false }
+    mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? { try layout.decode(&input) }
+    mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        try layout.encode(frame, into: &output)
+    }
+    func serverSide() -> any FrameCodec { layout.serverSide() }
 }
