@@ -68,6 +68,7 @@ extension Connection {
             greeting?.isOver = true
             return
         }
+        if let learned = greeting?.learned { adopt(learned) }
         let early = endGreeting(ClientError(.closed, .notSent, "the greeting is over"))
         becomeReady()
         // Those came before anything that is read from now on.
@@ -116,6 +117,16 @@ extension Connection {
         }
         guard let greeting else { return }
         if !expired, loop.now < greeting.deadline { return arm(at: greeting.nextDeadline) }
+        // No progress was possible while a reader of pushes had reading suspended.
+        if !expired, greeting.restoring != nil, greeting.loss == nil, !greeting.mayRead {
+            spillInbox()
+            guard self.greeting?.session == session else { return }
+            if isPaused || self.greeting?.mayRead == true {
+                updateReading()
+                extendRestoring()
+                return arm(at: self.greeting?.nextDeadline)
+            }
+        }
         if let loss = greeting.loss { return greetingFailed(session, loss) }
         var message =
             expired
@@ -257,9 +268,20 @@ extension Connection {
                 }
             }
         }
+        spillInbox()
         // Behind all of them: a write may end the greeting, or find the link gone and read on.
         if hasPongs { flushGreeting() }
         updateReading()
+    }
+
+    /// While subscriptions are restored, they may bring more pushes than are held before a link is ready: these go to their
+    /// readers now, or no answer would be read any more. Not while a reader has reading suspended.
+    private func spillInbox() {
+        guard greeting?.restoring != nil, greeting?.mayRead == false, !isPaused, let owner else { return }
+        guard var current = exchange(&greeting, with: nil) else { return }
+        let pushes = current.takePushes()
+        greeting = current
+        owner.connection(did: .pushedInGreeting(pushes, session: current.session))
     }
 
     /// Keeps a part of a reply for its request; returns false when there is none. One that is too much ends the attempt.

@@ -34,8 +34,16 @@ struct Greeting {
 
     /// The server knows them still.
     var keepsSubscriptions = false
+    /// What it has learned for its client; adopted when the link is ready.
+    var learned = Learned()
     /// Set when `options.greeting.restore` begins.
     var restoring: Restoring?
+
+    struct Learned {
+        /// `nil` to keep what an earlier greeting has added.
+        var endpoints: [Endpoint]?
+        var serverInfo: (any Sendable)?
+    }
 
     struct Restoring {
         /// How many subscriptions there are.
@@ -63,6 +71,22 @@ struct Greeting {
 
     /// When to look after it again.
     var nextDeadline: Instant { min(deadline, requests.nextDeadline ?? deadline) }
+
+    /// Takes the pushes out of `inbox`, in order.
+    mutating func takePushes() -> [Frame] {
+        var pushes: [Frame] = []
+        let held = inbox
+        (inbox, inboxBytes) = (Deque(), 0)
+        for index in 0..<held.count {
+            if held[index].kind == .push {
+                pushes.append(held[index])
+            } else {
+                inbox.append(held[index])
+                inboxBytes += held[index].body.count
+            }
+        }
+        return pushes
+    }
 
     /// Why the greeting failed when `deadline` came. `timeout` is `options.greeting.timeout`.
     func timeoutMessage(_ timeout: Duration) -> String {

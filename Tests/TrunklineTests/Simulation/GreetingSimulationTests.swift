@@ -369,6 +369,108 @@ struct GreetingSimulationTests {
         }
     }
 
+    /// Each subscription brings a push, together more than a greeting holds: reading stopped, no answer could come, and
+    /// every further attempt ended alike. A reader that suspends reading meanwhile does not fail the attempt either.
+    @Test(arguments: [PushBuffering.Overflow.dropOldest, .suspendReading])
+    func restorationMayBringMorePushesThanAreHeld(overflow: PushBuffering.Overflow) throws {
+        let count = 300
+        let body = Bytes(repeating: 1, count: 65_536)
+        let handler: LoopbackServer.Handler = { request in
+            // Those of a greeting have serials from the last quarter.
+            guard request.serial > 1 << 31 else { return .echo }
+            return .sequence([.push(Frame(.push, type: 2, body: request.body + body)), .echo])
+        }
+        try simulate(handler: handler) { service, client in
+            let maximumCount = overflow == .dropOldest ? count : 4
+            let buffering = PushBuffering(maximumCount: maximumCount, maximumBytes: 1 << 30, overflow: overflow)
+            let pushes = client.pushes(buffering: buffering)
+            for number in 0..<count { _ = try await client.subscribe(ask(number)) }
+            service.network.reset("db")
+            try await service.pass(.seconds(20))
+            var iterator = pushes.makeAsyncIterator()
+            guard case .reconnected? = await iterator.next() else {
+                Issue.record("pushes of another link are not announced")
+                return
+            }
+            for number in 0..<count {
+                guard case .message(let frame)? = await iterator.next() else {
+                    Issue.record("push \(number) is missing")
+                    return
+                }
+                #expect(
+                    Bytes(frame.body.prefix(3)) == Bytes((Bytes("\(number)") + body).prefix(3)) && frame.session == 2
+                )
+            }
+            try await client.connect()
+            #expect(await client.statistics.connection.disconnects == [.reset: 1])
+        }
+    }
+
+    // MARK: What a greeting learns
+
+    @Test func aGreetingMayAddEndpoints() throws {
+        let options = ClientOptions { options in
+            options.greeting.perform = { greeter in
+                let known = try await greeter.send(ask("servers"))
+                await greeter.addEndpoints(
+                    String(known.body).split(separator: " ").map { .host(String($0), port: 7000) }
+                )
+            }
+        }
+        let known = Mutex<Bytes>("b c")
+        let handler: LoopbackServer.Handler = { request in
+            request.body == "servers" ? .reply(Frame(.response, body: known.withLock { $0 })) : .echo
+        }
+        try simulate(options: options, overTLS: false, handler: handler) { service, client in
+            let others = [
+                try await service.startServer(at: "c:7000", speaking: .standard, handler: handler),
+                try await service.startServer(at: "d:7000", speaking: .standard, handler: handler),
+            ]
+            try await expectEcho("1", by: client)
+            #expect(await client.endpoints == ["db:7000", "b:7000", "c:7000"])
+            // Those of the next greeting replace them; the link is to one of the former, and stays.
+            known.withLock { $0 = "d db" }
+            try await client.switchEndpoint(to: "c:7000")
+            try await expectEcho("2", by: client)
+            #expect(await client.endpoints == ["db:7000", "d:7000"])
+            try await expectEcho("3", by: client)
+            #expect(await others[0].received.map(\.body) == ["servers", "2", "3"])
+            // What is lost is replaced by one of those that are known now.
+            await service.server.stop()
+            service.network.reset("c")
+            try await expectEcho("4", by: client)
+            #expect(await others[1].received.map(\.body) == ["servers", "4"])
+            // Those that the caller gives replace them all.
+            await client.replaceEndpoints(["d:7000"])
+            #expect(await client.endpoints == ["d:7000"])
+            for server in others { await server.stop() }
+        }
+    }
+
+    @Test func whatAFailedGreetingLearnsIsNotBelieved() throws {
+        let isFirst = Mutex(true)
+        let options = ClientOptions { options in
+            options.greeting.perform = { greeter in
+                await greeter.addEndpoints(["evil:7000"])
+                await greeter.setServerInfo("evil")
+                if isFirst.withLock({ exchange(&$0, with: false) }) { throw GreetingRefusal("no", isPermanent: false) }
+                await greeter.addEndpoints([])
+                await greeter.setServerInfo(greeter.session)
+            }
+        }
+        try simulate(options: options) { service, client in
+            let known = await client.endpoints
+            #expect(await client.serverInfo(as: UInt64.self) == nil)
+            try await client.connect()
+            #expect(await client.endpoints == known)
+            #expect(await client.serverInfo(as: UInt64.self) == 2)
+            #expect(await client.serverInfo(as: String.self) == nil)
+            service.network.reset("db")
+            try await expectEcho("a", by: client)
+            #expect(await client.serverInfo(as: UInt64.self) == 3)
+        }
+    }
+
     /// What a server had gathered for us came before its answer, and was too much: reading stopped, the answer never
     /// came, and so did the next attempt end.
     @Test func twentyThousandPushesMayComeBeforeTheAnswer() throws {
