@@ -9,11 +9,27 @@ extension ClientOptions {
         /// Restores what the server knew of us, after `perform`, given the requests of `Client.subscribe(_:timeout:)` in their
         /// order. Those of `Client.subscribe(posting:timeout:)` have been written by then.
         ///
-        /// By default it sends each of them; one that the server rejects ends the attempt.
+        /// By default it sends all of them, `maximumInFlight` at a time. If the server rejects one, the attempt fails and
+        /// is repeated. To keep the link instead, send them with `Greeter.send(all:)` and ignore what may be rejected:
+        ///
+        /// ```swift
+        /// options.greeting.restore = { greeter, subscriptions in
+        ///     for case .failure(let error) in await greeter.send(all: subscriptions) where error.code != .rejected {
+        ///         throw error
+        ///     }
+        /// }
+        /// ```
         public var restore: @Sendable (Greeter, [Request]) async throws -> Void = { greeter, subscriptions in
-            for subscription in subscriptions { _ = try await greeter.send(subscription) }
+            try await greeter.restore(subscriptions)
         }
-        /// For both together. `connecting.timeout` bounds it too. Default 2 s.
+        /// How many requests of `Greeter.send(all:)`, and so of the default `restore`, may be unanswered at a time.
+        /// Default 64, at least 1.
+        public var maximumInFlight = 64
+        /// How long `perform` may take, and how long `restore` may go without a response. Default 2 s.
+        ///
+        /// `perform` is bounded by `connecting.timeout` too. `restore` is bounded by its progress alone, however many
+        /// subscriptions there are: it has this time from its start, and again from every response to one of its
+        /// requests. With *n* subscriptions that is at most *n* + 1 times this; callers wait within their own deadlines.
         public var timeout: Duration = .seconds(2)
     }
 }

@@ -108,6 +108,9 @@ extension Client {
         public var count = 0
         /// Bytes that they hold, as `options.cache.maximumBytes` counts them.
         public var byteCount = 0
+
+        /// All counts at zero.
+        public init() {}
     }
 
     // MARK: The way of a call

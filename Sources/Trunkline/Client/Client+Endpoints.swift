@@ -47,9 +47,18 @@ extension Client {
     ///
     /// A link or an attempt to an endpoint that is gone is given up for another. With an empty list a link stays until
     /// it is lost, and then callers are told `unavailable`. A wait goes on: clients that are told of a new server are
-    /// told at the same time.
+    /// told at the same time. Those that a greeting has added (`Greeter.addEndpoints(_:)`) are replaced, too.
     public func replaceEndpoints(_ endpoints: [Endpoint]) {
         command { $0.replaceEndpoints(endpoints) }
+    }
+
+    /// The endpoints in the order of preference: those that were given, then those that a greeting has added.
+    public var endpoints: [Endpoint] { connection.assumeIsolated { $0.endpoints } }
+
+    /// What the greeting of the latest link that was ready kept by `Greeter.setServerInfo(_:)`; `nil` if it kept nothing, or
+    /// something of another type, or no link was ready yet.
+    public func serverInfo<Info: Sendable>(as type: Info.Type) -> Info? {
+        connection.assumeIsolated { $0.serverInfo(as: type) }
     }
 
     /// Tells the connection something, as part of a batch: it must know whose it is, and may lose its link thereby.

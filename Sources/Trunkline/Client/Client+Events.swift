@@ -42,6 +42,9 @@ extension Client: @preconcurrency ConnectionOwner {
             channels.tellOfDamage()
             endAnswered()
             if isLast { connection.assumeIsolated { $0.endRetired(session) } }
+        case .pushedInGreeting(let pushes, let session):
+            notePushes(from: session)
+            for push in pushes { receive(push, in: session) }
         case .drained: break  // `finish` lets go out what waits
         case .wrote(let tickets):
             for ticket in tickets { exchange.written(ticket) }
@@ -106,14 +109,20 @@ extension Client: @preconcurrency ConnectionOwner {
     // MARK: Links
 
     private func linkEstablished() {
-        if hadLink {
-            for channel in channels.all { channel.noteReconnected() }
-        }
-        hadLink = true
+        notePushes(from: session)
         let endpoint = connection.assumeIsolated { $0.link?.endpoint }
         if endpoint != lastEndpoint { exchange.forgetErrors() }
         lastEndpoint = endpoint
         resumeConnectWaiters(nil)
+    }
+
+    /// From now on pushes are those of the link of `session`: says so to every stream, once.
+    private func notePushes(from session: UInt64) {
+        guard session != pushSession else { return }
+        if pushSession != nil {
+            for channel in channels { channel.noteReconnected() }
+        }
+        pushSession = session
     }
 
     func connectionLost(_ cause: any Error, to endpoint: Endpoint, unsent: [Ticket]) -> Int {

@@ -43,8 +43,19 @@ extension Client {
 
     /// Connects, and returns when the client is closed. Cancelling the task closes the client in good order.
     ///
-    /// It has the shape that service-lifecycle frameworks ask for, so that adopting one is an empty extension in your
-    /// module.
+    /// For a `ServiceGroup` of swift-service-lifecycle, wrap the client in a service of your own. This package does not
+    /// depend on that one, so a conformance by an empty extension would run, but not return on graceful shutdown:
+    ///
+    /// ```swift
+    /// struct ClientService: Service {
+    ///     let client: Client
+    ///     func run() async throws { try await cancelWhenGracefulShutdown { try await client.run() } }
+    /// }
+    /// ```
+    ///
+    /// On graceful shutdown, requests in flight finish within `options.requests.drainTimeout` (30 s), new ones fail with
+    /// `closed`, fate `notSent`, and the service returns. List it before the services that use the client: a group shuts
+    /// down in reverse order.
     public nonisolated func run() async throws {
         let id = tickets.wrappingAdd(1, ordering: .relaxed).newValue
         await withTaskCancellationHandler {

@@ -17,8 +17,13 @@ extension Client {
     /// Sends `request`, and once the server has accepted it, sends it again on every new link before that is `ready`
     /// (`options.greeting.restore`), so that pushes go on.
     ///
-    /// The server may hear it twice when a link is lost in just that moment. Parameters and errors are those of `send`;
-    /// when it throws, nothing is registered.
+    /// The server may receive it twice: if a link began between the call and the registration, it may not have been told,
+    /// and the request is sent on it once more. If that link is lost before it answers, the subscription is valid all the
+    /// same, and the next link restores it. However often links come and go, this method sends the request at most twice.
+    ///
+    /// Parameters and errors are those of `send`; `timeout` covers the whole call and defaults to
+    /// `options.requests.timeout`. If both are `nil`, the call waits for a link and an answer without limit. When it
+    /// throws, nothing is registered.
     public nonisolated func subscribe(
         _ request: Request,
         timeout: Duration? = nil
@@ -45,30 +50,47 @@ extension Client {
         _ timeout: Duration?,
         expectsResponse: Bool
     ) async throws(ClientError) -> (subscription: Subscription, response: Frame) {
-        var links = await connection.linksBegun
+        let first = await connection.firstLinkToBeTold
         let limit = timeout ?? options.requests.timeout
         let deadline = limit.map { loop.now.advanced(by: $0) }
-        while true {
-            let rest = deadline?.since(loop.now)
-            let outcome = await outcome(of: request.frame, rest, nil, true, expectsResponse: expectsResponse)
-            let response = try outcome.get()
-            let (id, linksNow) = await connection.remember(request, expectsResponse: expectsResponse)
-            // A link that began since may not have been told: the answer may be of the one before.
-            if linksNow == max(1, links) {
-                let answer = expectsResponse ? response : nil
-                return (Subscription(response: answer, id: id, connection: connection), response)
-            }
-            await connection.forget(id)
-            links = linksNow
+        let response = try await tell(request, deadline, nil, expectsResponse)
+        let (id, untold) = await connection.remember(request, toldSince: first, expectsResponse: expectsResponse)
+        let subscription = Subscription(response: expectsResponse ? response : nil, id: id, connection: connection)
+        guard untold else { return (subscription, response) }
+        do throws(ClientError) {
+            _ = try await tell(request, deadline, .never, expectsResponse)
+        } catch {
+            // The server has accepted it, and what is registered is restored on the next link.
+            if error.code == .connectionLost { return (subscription, response) }
+            await subscription.end()
+            throw error
         }
+        return (subscription, response)
+    }
+
+    private nonisolated func tell(
+        _ request: Request,
+        _ deadline: Instant?,
+        _ retry: RetryPolicy?,
+        _ expectsResponse: Bool
+    ) async throws(ClientError) -> Frame {
+        let rest = deadline?.since(loop.now)
+        return try await outcome(of: request.frame, rest, retry, true, expectsResponse: expectsResponse).get()
     }
 }
 
 extension Connection {
-    fileprivate func remember(_ request: Request, expectsResponse: Bool) -> (id: UInt64, links: Int) {
+    /// The number of the earliest link, counted from 1, on which a request made now can go out.
+    fileprivate var firstLinkToBeTold: Int { link == nil ? linksBegun + 1 : linksBegun }
+
+    /// Registers `request` for every link that begins from now on. `untold` is true if the present link, ready or
+    /// greeting, is not the one numbered `first`, so that the request may have gone out on an earlier one.
+    fileprivate func remember(_ request: Request, toldSince first: Int, expectsResponse: Bool) -> (
+        id: UInt64, untold: Bool
+    ) {
         lastTicket += 1
         if expectsResponse { subscriptions[lastTicket] = request } else { postedSubscriptions[lastTicket] = request }
-        return (lastTicket, linksBegun)
+        return (lastTicket, link != nil && linksBegun != first)
     }
 
     fileprivate func forget(_ id: UInt64) {
@@ -99,7 +121,9 @@ extension Connection {
                 )
                 for (index, request) in requests.enumerated() {
                     let waiter = Waiter.batch(batch, index: index)
-                    add(request.frame, first + UInt64(index), waiter, timeout: nil, expectsResponse: false)
+                    let ticket = first + UInt64(index)
+                    if addToGreeting(request.frame, ticket, waiter, timeout: nil, expectsResponse: false) { continue }
+                    waiter.resume(.failure(.noSerialLeft))
                 }
                 flushGreeting()
             }

@@ -42,7 +42,8 @@ public actor Client {
     var armed: Instant?
     /// The end of draining.
     var drainDeadline: Instant?
-    var hadLink = false
+    /// The link whose pushes readers get; `nil` before the first.
+    var pushSession: UInt64?
     /// The number of the latest link's session; 0 before the first.
     var session: UInt64 = 0
     /// The endpoint of the latest link.
@@ -160,6 +161,9 @@ public actor Client {
         public var pending = 0
         /// Serial numbers that are held: by requests in flight, or by quarantine.
         public var heldSerials = 0
+
+        /// All counts at zero.
+        public init() {}
     }
 
     /// How long pings take on the present link; `nil` before the first pong.

@@ -2,7 +2,7 @@ public import TrunklineCore
 
 /// A response of HTTP/1.1 as it comes: see `Client.stream` of an `HTTP1Request`.
 ///
-/// What `ReplyStream` says about reading once and about letting go holds here too.
+/// It can be read once, and is cancelled under the same conditions as a `ReplyStream`: mind top-level code.
 public struct HTTP1ReplyStream: AsyncSequence, Sendable {
     /// The head, content, or trailers.
     public typealias Element = HTTP1Part

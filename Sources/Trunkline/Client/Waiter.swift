@@ -6,6 +6,8 @@ enum Waiter: Sendable {
     case caller(Suspension<Outcome>)
     /// One of the requests of a `send(all:)`, or of the messages of a `post(all:)`.
     case batch(Batch, index: Int)
+    /// One of the requests of a `Greeter.send(all:)`.
+    case greeting(GreetingBatch, index: Int)
     /// A handle given out by `start`.
     case handle(PendingRequest)
     /// A stream given out by `stream`.
@@ -53,7 +55,7 @@ enum Waiter: Sendable {
         case .handle(let handle): handle
         case .joining(let reply): reply.waiter.handle
         case .particular(let waiter, _): waiter.handle
-        case .caller, .batch, .stream, .shared, .enqueued, .enqueuing: nil
+        case .caller, .batch, .greeting, .stream, .shared, .enqueued, .enqueuing: nil
         }
     }
 
@@ -63,7 +65,7 @@ enum Waiter: Sendable {
         case .shared(let exchange): exchange
         case .joining(let reply): reply.waiter.shared
         case .particular(let waiter, _): waiter.shared
-        case .caller, .batch, .handle, .stream, .enqueued, .enqueuing: nil
+        case .caller, .batch, .greeting, .handle, .stream, .enqueued, .enqueuing: nil
         }
     }
 
@@ -78,6 +80,7 @@ enum Waiter: Sendable {
         switch self {
         case .caller(let suspension): suspension.resume(returning: outcome)
         case .batch(let batch, let index): batch.complete(index, outcome)
+        case .greeting(let batch, let index): batch.complete(index, outcome)
         case .handle(let request): request.complete(outcome)
         case .stream(let channel): channel.finish(outcome)
         case .shared(let exchange): exchange.complete(outcome)

@@ -45,7 +45,7 @@ extension Connection {
     var demand: ReconnectMachine.Demand {
         if let owner {
             let demand = owner.demand(from: outbound.level.unstarted)
-            return subscriptions.isEmpty ? demand : max(demand, .subscription)
+            return subscriptions.isEmpty && postedSubscriptions.isEmpty ? demand : max(demand, .subscription)
         }
         return readers.isEmpty && outbound.isEmpty ? .none : .request
     }

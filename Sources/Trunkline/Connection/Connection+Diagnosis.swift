@@ -23,6 +23,9 @@ extension Connection {
         /// How often each cause ended an attempt or a link.
         public var disconnects: [DisconnectCause: Int] = [:]
 
+        /// All counts at zero.
+        public init() {}
+
         /// The share of all ends that `cause` has, from 0 to 1.
         public func share(of cause: DisconnectCause) -> Double {
             let all = disconnects.values.reduce(0, +)

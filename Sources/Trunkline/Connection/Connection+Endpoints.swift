@@ -52,11 +52,15 @@ extension Connection {
     ///
     /// A link or an attempt to an endpoint that is gone is given up for another. With an empty list a link stays until
     /// it is lost, and then callers are told `unavailable`. A wait goes on: clients that are told of a new server are
-    /// told at the same time.
+    /// told at the same time. Those that a greeting has added (`Greeter.addEndpoints(_:)`) are replaced, too.
     public func replaceEndpoints(_ endpoints: [Endpoint]) {
         guard !isDraining else { return }
+        givenEndpoints = endpoints
         perform(machine.replaceEndpoints(endpoints, at: loop.now))
     }
+
+    /// The endpoints in the order of preference: those that were given, then those that a greeting has added.
+    public var endpoints: [Endpoint] { machine.endpoints }
 
     /// Leaves the endpoint of the link for another, if there is one.
     func leaveEndpoint(because departure: ReconnectMachine.Departure, retryAfter: Duration? = nil) {

@@ -20,7 +20,9 @@ extension Connection {
             var failure: (any Error)?
             do {
                 try await options.greeting.perform?(greeter)
-                if !subscriptions.isEmpty || !posted.isEmpty, await greeter.connection.isToRestore(session) {
+                if !subscriptions.isEmpty || !posted.isEmpty,
+                    await greeter.connection.beginRestoring(session, subscriptions.count + posted.count)
+                {
                     try await greeter.connection.restore(posting: posted, session)
                     if !subscriptions.isEmpty { try await options.greeting.restore(greeter, subscriptions) }
                 }
@@ -36,8 +38,18 @@ extension Connection {
         if greeting?.session == session { greeting?.keepsSubscriptions = true }
     }
 
-    private func isToRestore(_ session: UInt64) -> Bool {
-        greeting?.session == session && greeting?.keepsSubscriptions == false
+    /// Returns whether `options.greeting.restore` is to be called. From now on every answer gives it more time.
+    private func beginRestoring(_ session: UInt64, _ count: Int) -> Bool {
+        guard greeting?.session == session, greeting?.keepsSubscriptions == false else { return false }
+        greeting?.restoring = Greeting.Restoring(count: count)
+        extendRestoring()
+        return true
+    }
+
+    /// The server has restored a subscription, or is about to begin. The timer finds the later deadline when it fires.
+    private func extendRestoring() {
+        guard greeting?.restoring != nil else { return }
+        greeting?.deadline = loop.now.advanced(by: options.greeting.timeout)
     }
 
     private func greetingEnded(_ session: UInt64, _ failure: (any Error)?) {
@@ -61,6 +73,7 @@ extension Connection {
             return
         }
         let hasHeard = greeting?.hasHeard == true
+        if let learned = greeting?.learned { adopt(learned) }
         let early = endGreeting(ClientError(.closed, .notSent, "the greeting is over"))
         becomeReady(afterHandshake: hasHeard)
         // Those came before anything that is read from now on.
@@ -109,11 +122,21 @@ extension Connection {
         }
         guard let greeting else { return }
         if !expired, loop.now < greeting.deadline { return arm(at: greeting.nextDeadline) }
+        // No progress was possible while a reader of pushes had reading suspended.
+        if !expired, greeting.restoring != nil, greeting.loss == nil, !greeting.mayRead {
+            spillInbox()
+            guard self.greeting?.session == session else { return }
+            if isPaused || self.greeting?.mayRead == true {
+                updateReading()
+                extendRestoring()
+                return arm(at: self.greeting?.nextDeadline)
+            }
+        }
         if let loss = greeting.loss { return greetingFailed(session, loss) }
         var message =
             expired
             ? "a request of the greeting had no answer in time"
-            : "the greeting did not end within \(options.greeting.timeout)"
+            : greeting.timeoutMessage(options.greeting.timeout)
         if !greeting.mayRead { message += "; \(greeting.inbox.count) frames that it has not asked for came before" }
         greetingFailed(session, TransportError(.timedOut, message))
     }
@@ -133,8 +156,12 @@ extension Connection {
                 if let loss = greeting?.loss {
                     return suspension.resume(returning: .failure(.lostWhileGreeting(loss, .notSent)))
                 }
-                add(frame, ticket, .caller(suspension), timeout: timeout, expectsResponse: expectsResponse)
-                flushGreeting()
+                let waiter = Waiter.caller(suspension)
+                if addToGreeting(frame, ticket, waiter, timeout: timeout, expectsResponse: expectsResponse) {
+                    flushGreeting()
+                } else {
+                    waiter.resume(.failure(.noSerialLeft))
+                }
             }
         } onCancel: {
             giveUpGreeting(session)
@@ -173,15 +200,15 @@ extension Connection {
         )
     }
 
-    /// Takes a request of the greeting in, to be written by `flushGreeting()`.
-    func add(
+    /// Has `frame` go out with the next `flushGreeting()`. Returns false when every serial number is in use.
+    func addToGreeting(
         _ frame: Frame,
         _ ticket: Ticket,
         _ waiter: Waiter,
         timeout: Duration?,
         expectsResponse: Bool
-    ) {
-        guard var current = exchange(&greeting, with: nil) else { return }
+    ) -> Bool {
+        guard var current = exchange(&greeting, with: nil) else { return false }
         let serial = current.requests.registerAdmitted(
             ticket,
             waiter: waiter,
@@ -197,9 +224,7 @@ extension Connection {
         }
         arm(at: current.nextDeadline)
         greeting = current
-        if serial == nil {
-            waiter.resume(.failure(ClientError(.overloaded, .notSent, "every serial number is in use")))
-        }
+        return serial != nil
     }
 
     // MARK: Traffic
@@ -248,9 +273,20 @@ extension Connection {
                 }
             }
         }
+        spillInbox()
         // Behind all of them: a write may end the greeting, or find the link gone and read on.
         if hasPongs { flushGreeting() }
         updateReading()
+    }
+
+    /// While subscriptions are restored, they may bring more pushes than are held before a link is ready: these go to their
+    /// readers now, or no answer would be read any more. Not while a reader has reading suspended.
+    private func spillInbox() {
+        guard greeting?.restoring != nil, greeting?.mayRead == false, !isPaused, let owner else { return }
+        guard var current = exchange(&greeting, with: nil) else { return }
+        let pushes = current.takePushes()
+        greeting = current
+        owner.connection(did: .pushedInGreeting(pushes, session: current.session))
     }
 
     /// Keeps a part of a reply for its request; returns false when there is none. One that is too much ends the attempt.
@@ -278,6 +314,8 @@ extension Connection {
         guard let unstarted = greeting?.outbound.level.unstarted else { return }
         if case .resume(_, let waiter)? = greeting?.requests.answer(frame.serial, unstarted: unstarted) {
             greeting?.hasStray = false
+            greeting?.restoring?.answered += 1
+            extendRestoring()
             waiter.resume(Outcome(of: frame))
         } else {
             greeting?.hasStray = true
@@ -289,6 +327,8 @@ extension ClientError {
     static func lostWhileGreeting(_ cause: any Error, _ fate: Fate) -> ClientError {
         ClientError(.connectionLost, fate, "the link ended while greeting", cause: cause)
     }
+
+    static var noSerialLeft: ClientError { ClientError(.overloaded, .notSent, "every serial number is in use") }
 }
 
 extension ClientError {

@@ -44,6 +44,10 @@ public actor Connection {
     var attempts: [ClientError.Attempt] = []
     /// What is going on on the link before it is ready.
     var greeting: Greeting?
+    /// The endpoints without those that greetings have added.
+    var givenEndpoints: [Endpoint]
+    /// What the greeting of the latest link that was ready has kept.
+    var serverInfo: (any Sendable)?
     /// How many links were established, ready or not.
     var linksBegun = 0
     /// What the server is told again on every new link.
@@ -125,6 +129,7 @@ public actor Connection {
         self.loop = loop
         self.options = options
         self.codec = codec
+        givenEndpoints = endpoints
         let policy = ReconnectMachine.Policy(options.reconnecting, options.failover)
         machine = ReconnectMachine(endpoints: endpoints, policy: policy, seed: loop.randomSeed())
     }

@@ -41,6 +41,8 @@ enum ConnectionEvent: Sendable {
     case ready(session: UInt64)
     /// Complete frames of the link of this session, which was left and on which these requests have started.
     case receivedOnRetired([Frame], session: UInt64, Range<OutboundPosition>)
+    /// Pushes of a link that restores subscriptions, more than can be held until it is ready.
+    case pushedInGreeting([Frame], session: UInt64)
     /// Complete frames, in order.
     case received([Frame])
     /// These one-way frames are with the kernel, to the last byte.

@@ -21,6 +21,22 @@ public struct Greeter: Sendable {
         try await connection.greet(request.frame, session, timeout: timeout, expectsResponse: true).get()
     }
 
+    /// Sends `requests` in order and returns their results, in the same order, when the last one has ended.
+    ///
+    /// At most `options.greeting.maximumInFlight` of them are unanswered at a time; fewer if the protocol has fewer serial
+    /// numbers, or is matched in order and its codec lets nothing follow a request before it is answered
+    /// (`FrameCodec.mayPipeline(behind:)`). Every request succeeds or fails on its own: `rejected`, `connectionLost`,
+    /// `invalidRequest`, `overloaded` or `closed`, with the fates of `send(_:timeout:)`. Cancelling the task ends the
+    /// attempt.
+    public func send(all requests: [Request]) async -> [Result<Frame, ClientError>] {
+        await connection.greet(requests, session, stopsAtFailure: false)
+    }
+
+    /// What `options.greeting.restore` does by default.
+    func restore(_ subscriptions: [Request]) async throws(ClientError) {
+        for outcome in await connection.greet(subscriptions, session, stopsAtFailure: true) { _ = try outcome.get() }
+    }
+
     /// Sends `request` as a one-way message and returns when the kernel has it. Cancelled before that, it ends the attempt.
     ///
     /// - Throws: `cancelled`, `connectionLost`, `invalidRequest` or `closed`; `unknown` is the fate of what was begun.
@@ -69,8 +85,28 @@ public struct Greeter: Sendable {
     /// `options.greeting.restore` is not called for this one. To be called by `perform`.
     public func keepSubscriptions() async { await connection.keepSubscriptions(session) }
 
+    /// Adds `endpoints` to those of the client, behind those that it was given: other servers of the same service, as
+    /// this one names them (`connect_urls` of NATS).
+    ///
+    /// Takes effect when the link is ready; an attempt that fails changes nothing. They replace what an earlier greeting has
+    /// added; a greeting that does not call this keeps it, and an empty list removes it. The link stays where it is, even if
+    /// its own endpoint is no longer among them. `replaceEndpoints(_:)` of the client removes what was added.
+    ///
+    /// The server decides where the client goes next: make the endpoints `tls://` if the client's are, and limit their
+    /// number if the server is not trusted. No effect once the greeting is over.
+    public func addEndpoints(_ endpoints: [Endpoint]) async {
+        await connection.learn(in: session) { $0.endpoints = endpoints }
+    }
+
+    /// Keeps what the server said of itself (limits, a version, a session's number) for `Client.serverInfo(as:)`.
+    ///
+    /// Takes effect when the link is ready, in place of what an earlier link had. No effect once the greeting is over.
+    public func setServerInfo(_ info: some Sendable) async {
+        await connection.learn(in: session) { $0.serverInfo = info }
+    }
+
     /// The next frame that is no response: a server that speaks first. Frames that nobody asks for here are delivered
-    /// as pushes once the link is ready. Cancelling the wait ends the attempt.
+    /// as pushes once the link is ready, or in `restore` as soon as there are 65,536 of them, or 8 MiB. Cancelling the wait ends the attempt.
     ///
     /// - Throws: `cancelled`, `connectionLost` or `closed`, fate `notSent`.
     public func nextFrame() async throws(ClientError) -> Frame {
@@ -79,6 +115,23 @@ public struct Greeter: Sendable {
 }
 
 extension Connection {
+    fileprivate func learn(in session: UInt64, _ change: @Sendable (inout Greeting.Learned) -> Void) {
+        guard greeting?.session == session, var learned = greeting?.learned else { return }
+        change(&learned)
+        greeting?.learned = learned
+    }
+
+    /// The greeting is over, and its link is about to be ready.
+    func adopt(_ learned: Greeting.Learned) {
+        serverInfo = learned.serverInfo
+        guard let added = learned.endpoints else { return }
+        machine.extendEndpoints(givenEndpoints + added)
+    }
+
+    /// What the greeting of the latest link that was ready kept by `Greeter.setServerInfo(_:)`; `nil` if it kept nothing, or
+    /// something of another type, or no link was ready yet.
+    public func serverInfo<Info: Sendable>(as type: Info.Type) -> Info? { serverInfo as? Info }
+
     /// Has the link's codec fill in the named fields that `frame` has.
     func setDefaults(from frame: Frame, _ session: UInt64) -> Result<Void, ClientError> {
         guard let greeting, greeting.session == session else { return Outcome.greetingIsOver.map { _ in } }

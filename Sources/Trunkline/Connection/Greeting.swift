@@ -5,7 +5,8 @@ import TrunklineCore
 struct Greeting {
     /// The number of the attempt, and of the session when it succeeds.
     let session: UInt64
-    let deadline: Instant
+    /// While subscriptions are restored, it moves with every answer.
+    var deadline: Instant
     var requests: RequestTable<Waiter>
     var outbound = OutboundQueue()
     /// Frames that are no responses and that nobody has asked for yet.
@@ -33,6 +34,23 @@ struct Greeting {
 
     /// The server knows them still.
     var keepsSubscriptions = false
+    /// What it has learned for its client; adopted when the link is ready.
+    var learned = Learned()
+    /// Set when `options.greeting.restore` begins.
+    var restoring: Restoring?
+
+    struct Learned {
+        /// `nil` to keep what an earlier greeting has added.
+        var endpoints: [Endpoint]?
+        var serverInfo: (any Sendable)?
+    }
+
+    struct Restoring {
+        /// How many subscriptions there are.
+        let count: Int
+        /// How many responses came since it began.
+        var answered = 0
+    }
 
     /// Whether more may be read: there are not very many frames that nobody has asked for. But they may be what has
     /// gathered for us since the last link, in front of the answer that the greeting waits for.
@@ -53,6 +71,28 @@ struct Greeting {
 
     /// When to look after it again.
     var nextDeadline: Instant { min(deadline, requests.nextDeadline ?? deadline) }
+
+    /// Takes the pushes out of `inbox`, in order.
+    mutating func takePushes() -> [Frame] {
+        var pushes: [Frame] = []
+        let held = inbox
+        (inbox, inboxBytes) = (Deque(), 0)
+        for index in 0..<held.count {
+            if held[index].kind == .push {
+                pushes.append(held[index])
+            } else {
+                inbox.append(held[index])
+                inboxBytes += held[index].body.count
+            }
+        }
+        return pushes
+    }
+
+    /// Why the greeting failed when `deadline` came. `timeout` is `options.greeting.timeout`.
+    func timeoutMessage(_ timeout: Duration) -> String {
+        guard let restoring else { return "the greeting did not end within \(timeout)" }
+        return "restoring \(restoring.count) subscriptions: no response within \(timeout), after \(restoring.answered)"
+    }
 
     /// Takes everyone out who waits.
     mutating func removeWaiters() -> [(waiter: Waiter, hasStarted: Bool)] {

@@ -70,8 +70,10 @@ public struct PushBuffering: Sendable {
 /// What the server pushes, from the moment the stream was made until `finish()` or the end of the client, across
 /// reconnects.
 ///
-/// A consumer that is slow, cancelled or gone affects only its own stream: every stream has a bounded buffer. Letting go
-/// of the stream and its iterators ends it. Several iterators of one stream share its elements, each goes to one;
+/// A consumer that is slow, cancelled or gone affects only its own stream: every stream has a bounded buffer. The stream
+/// ends when it and all of its iterators have been destroyed, as when a function leaves its `for` loop. Top-level code
+/// (`main.swift`, scripts) does not destroy them: after `break` the stream goes on filling its buffer there, and with
+/// `.suspendReading` it suspends reading for the whole link. Put the loop in a function. Several iterators of one stream share its elements, each goes to one;
 /// to see every push twice make two streams.
 public struct PushStream: AsyncSequence, Sendable {
     /// A message, or a gap.

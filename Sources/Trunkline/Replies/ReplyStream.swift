@@ -45,11 +45,17 @@ public struct ReplyBuffering: Sendable, Hashable {
 
 /// The parts of one reply as they come, the response last: see `Client.stream(_:timeout:)`.
 ///
-/// It can be read once. Letting go of the stream and its iterators before the end, as leaving a `for` loop does, gives
-/// the request up, and so does cancelling a task that waits for an element. Several iterators of one stream share its
-/// elements, each goes to one. It does not keep the client alive.
+/// It can be read once. Several iterators of one stream share its elements; each element goes to one of them. The stream
+/// does not keep the client alive.
 ///
-/// At the top level of a script nothing is let go before the program ends: have the loop in a function there, or `cancel()`.
+/// The request is cancelled when the stream and all of its iterators have been destroyed before the end, as when a function
+/// leaves its `for` loop by `break`, `return` or `throw`; when a task that waits for an element is cancelled; and by
+/// `cancel()`.
+///
+/// - Important: Top-level code (`main.swift`, scripts) does not destroy them: its variables, and the iterator of a `for`
+///   loop, live until the program ends, in a debug build even within `do { … }`. After `break` the request goes on there,
+///   and a full buffer suspends reading for the whole link. Put the loop in a function, or call `cancel()` after it. The
+///   same holds for a stream that is kept in a property or a global variable.
 public struct ReplyStream: AsyncSequence, Sendable {
     /// A part, or the response.
     public typealias Element = Frame
@@ -67,7 +73,7 @@ public struct ReplyStream: AsyncSequence, Sendable {
 
     init(_ channel: ReplyChannel) { reading = Reading(channel) }
 
-    /// Gives the request up at once. Without effect after the end.
+    /// Cancels the request at once, and ends the stream. No effect after the end.
     public func cancel() { reading.channel.abandon() }
 
     /// Sends one more frame of this exchange, with the serial of its request and on the same link: the next piece of a

@@ -22,7 +22,7 @@ extension Waiter {
             let reception = waiter.take(part, joiningIn: room)
             if case .joins(let joining) = reception { return .joins(.particular(joining, terms)) }
             return reception
-        case .caller, .batch, .handle, .shared, .enqueued, .enqueuing:
+        case .caller, .batch, .greeting, .handle, .shared, .enqueued, .enqueuing:
             let reply = JoinedReply(for: self, in: room)
             return reply.add(part).map { .exceeds($0) } ?? .joins(.joining(reply))
         }
@@ -36,7 +36,7 @@ extension Waiter {
         case .shared(let exchange): exchange.nextLook(at: now)
         case .joining(let reply): reply.waiter.nextLook(at: now)
         case .particular(let waiter, _): waiter.nextLook(at: now)
-        case .caller, .batch, .handle, .enqueued, .enqueuing: nil
+        case .caller, .batch, .greeting, .handle, .enqueued, .enqueuing: nil
         }
     }
 
@@ -45,7 +45,7 @@ extension Waiter {
         switch self {
         case .stream(let channel): channel.hasParts ? nil : self
         case .joining(let reply): reply.waiter
-        case .caller, .batch, .handle, .shared, .enqueued, .enqueuing, .particular: self
+        case .caller, .batch, .greeting, .handle, .shared, .enqueued, .enqueuing, .particular: self
         }
     }
 }

@@ -133,6 +133,8 @@ public struct TypedPendingRequest<Typed: TypedRequest>: Sendable {
 }
 
 /// The elements of a `ReplyStream` as a typed request reads them: see `Client.stream`.
+///
+/// It can be read once, and is cancelled under the same conditions as a `ReplyStream`: mind top-level code.
 public struct TypedReplyStream<Typed: TypedRequest>: AsyncSequence, Sendable {
     /// What a part, or the response, is read as.
     public typealias Element = Typed.Response

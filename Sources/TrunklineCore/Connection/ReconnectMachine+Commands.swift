@@ -125,6 +125,9 @@ extension ReconnectMachine {
         }
     }
 
+    /// Has these endpoints from now on. A link or an attempt stays, even if its endpoint is none of them.
+    package mutating func extendEndpoints(_ endpoints: [Endpoint]) { ring.replace(with: endpoints) }
+
     /// No link is wanted ever again.
     package mutating func close() {
         state = .closed

@@ -18,6 +18,26 @@ extension Bytes {
         self = Bytes(all)
     }
 
+    /// Appends an unsigned integer in as many bytes as its type has.
+    @inlinable
+    public mutating func append<Value: FixedWidthInteger & UnsignedInteger>(
+        integer value: Value,
+        order: ByteOrder = .bigEndian
+    ) {
+        let ordered = order == .bigEndian ? value.bigEndian : value.littleEndian
+        unsafe Swift.withUnsafeBytes(of: ordered) { unsafe append(contentsOf: $0) }
+    }
+
+    /// Appends the low `width` bytes (1 to 8) of `value`.
+    @inlinable
+    public mutating func append(integer value: UInt64, width: Int, order: ByteOrder = .bigEndian) {
+        precondition((1...8).contains(width), "an integer has 1 to 8 bytes")
+        let shift = UInt64(8 * (8 - width))
+        // The wanted bytes are the last ones in network order, and the first ones in the other.
+        let ordered = order == .bigEndian ? (value << shift).bigEndian : value.littleEndian
+        unsafe Swift.withUnsafeBytes(of: ordered) { unsafe append(contentsOf: $0.prefix(width)) }
+    }
+
     /// The bytes of `a` and then those of `b`: `"$3\r\n" + body + "\r\n"`.
     public static func + (a: Bytes, b: Bytes) -> Bytes {
         var all: [UInt8] = []
@@ -29,6 +49,32 @@ extension Bytes {
 
     /// Adds `more` at the end of `bytes`; see `append(contentsOf:)`.
     public static func += (bytes: inout Bytes, more: Bytes) { bytes.append(contentsOf: more) }
+}
+
+/// Reading integers. Nothing here traps, whatever the bytes hold.
+extension Bytes {
+    /// The unsigned integer of type `Value` at `offset`; `nil` when it is not all within the bytes.
+    @inlinable
+    public func integer<Value: FixedWidthInteger & UnsignedInteger>(
+        at offset: Int,
+        as type: Value.Type,
+        order: ByteOrder = .bigEndian
+    ) -> Value? {
+        guard offset >= 0, offset <= count &- MemoryLayout<Value>.size else { return nil }
+        let value = unsafe withUnsafeBytes { unsafe $0.loadUnaligned(fromByteOffset: offset, as: Value.self) }
+        return order == .bigEndian ? Value(bigEndian: value) : Value(littleEndian: value)
+    }
+
+    /// The unsigned integer of `width` bytes (1 to 8) at `offset`; `nil` when it is not all within the bytes.
+    @inlinable
+    public func integer(at offset: Int, width: Int, order: ByteOrder = .bigEndian) -> UInt64? {
+        guard offset >= 0, width > 0, width <= 8, offset <= count &- width else { return nil }
+        var value: UInt64 = 0
+        for index in 0..<width {
+            value = value &<< 8 | UInt64(self[order == .bigEndian ? offset + index : offset + width - 1 - index])
+        }
+        return value
+    }
 }
 
 extension String {

@@ -4,7 +4,8 @@ import Trunkline
 extension HTTPTunnel {
     /// The body of a response in pieces, as it comes. It can be read once; several iterators share its pieces.
     ///
-    /// Where it is cut means nothing.
+    /// Where it is cut means nothing. It is cancelled under the same conditions as a `ReplyStream`, when the body and all of
+    /// its iterators have been destroyed: in top-level code they are not, so put the loop in a function, or call `cancel()`.
     public struct Body: AsyncSequence, Sendable {
         /// A piece, never empty.
         public typealias Element = Data

@@ -91,6 +91,9 @@ public final class HTTPTunnel: Sendable {
         public var fallbacks = 0
         /// Hedges that were left out because the budget was spent.
         public var refusedByBudget = 0
+
+        /// All counts at zero.
+        public init() {}
     }
 
     let client: Client

@@ -63,6 +63,9 @@ public final class HTTPGateway: Sendable {
         public var failed = 0
         /// Those that are under way.
         public var underWay = 0
+
+        /// All counts at zero.
+        public init() {}
     }
 
     let origins: [HTTPOrigin: HTTPOrigin]

@@ -93,6 +93,38 @@ import TrunklineCore
         #expect(Array(part) == Array(slice) + [2])
     }
 
+    @Test func integersAreAppendedAndRead() {
+        var bytes: Bytes = [0xFF]
+        bytes.append(integer: UInt16(0x0102))
+        bytes.append(integer: UInt32(0x0304_0506), order: .littleEndian)
+        bytes.append(integer: 0xAABB_CCDD, width: 3)
+        bytes.append(integer: 0xAABB_CCDD, width: 3, order: .littleEndian)
+        bytes.append(integer: UInt64.max - 1, width: 8)
+        #expect(
+            bytes == [
+                0xFF, 1, 2, 6, 5, 4, 3, 0xBB, 0xCC, 0xDD, 0xDD, 0xCC, 0xBB,
+                0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFE,
+            ]
+        )
+        #expect(bytes.integer(at: 1, as: UInt16.self) == 0x0102)
+        #expect(bytes.integer(at: 3, as: UInt32.self, order: .littleEndian) == 0x0304_0506)
+        #expect(bytes.integer(at: 7, width: 3) == 0xBBCCDD)
+        #expect(bytes.integer(at: 10, width: 3, order: .littleEndian) == 0xBBCCDD)
+        #expect(bytes.integer(at: 13, as: UInt64.self) == UInt64.max - 1)
+        #expect(Bytes(bytes[7...]).integer(at: 0, as: UInt8.self) == 0xBB)
+    }
+
+    @Test func anIntegerThatIsNotAllThereIsNone() {
+        let bytes: Bytes = [1, 2, 3]
+        #expect(bytes.integer(at: 0, as: UInt32.self) == nil && bytes.integer(at: 0, width: 4) == nil)
+        for offset in [-1, 2, 3, 4, .max, .min] {
+            #expect(bytes.integer(at: offset, as: UInt16.self) == nil)
+            #expect(bytes.integer(at: offset, width: 2) == nil)
+        }
+        for width in [0, -1, 9, .max, .min] { #expect(bytes.integer(at: 0, width: width) == nil) }
+        #expect(Bytes().integer(at: 0, as: UInt8.self) == nil)
+    }
+
     @Test func suffixesAreFound() {
         let line = Bytes(("GET a" as Bytes).dropFirst(4) + Array("b\r\n".utf8))
         #expect(line.hasSuffix("\r\n") && line.hasSuffix("") && line.hasSuffix(line))

@@ -224,6 +224,253 @@ struct GreetingSimulationTests {
         }
     }
 
+    /// A link with a round trip of 20 ms.
+    private static var distant: NetworkConditions {
+        var conditions = NetworkConditions()
+        conditions.latency = .milliseconds(10)...(.milliseconds(10))
+        return conditions
+    }
+
+    /// They were sent one at a time within 2 s: with 200 of them no link was ever ready again.
+    @Test(arguments: [200, 10_000]) func manySubscriptionsAreRestored(count: Int) throws {
+        let told = Mutex<[Bytes: Int]>([:])
+        let handler: LoopbackServer.Handler = { request in
+            told.withLock { $0[request.body, default: 0] += 1 }
+            return .echo
+        }
+        try simulate(conditions: Self.distant, handler: handler) { service, client in
+            try await withThrowingTaskGroup { group in
+                for number in 0..<count { group.addTask { _ = try await client.subscribe(ask(number)) } }
+                try await group.waitForAll()
+            }
+            service.network.reset("db")
+            let began = service.now
+            try await client.connect()
+            try await expectEcho("a", by: client, timeout: .seconds(60))
+            #expect(service.now - began < .seconds(1) + .milliseconds(20) * (count / 64 + 1))
+            #expect(await client.statistics.connection.disconnects == [.reset: 1])
+            #expect(told.withLock { told in (0..<count).allSatisfy { told[Bytes("\($0)")] == 2 } })
+        }
+    }
+
+    @Test func subscriptionsAreRestoredInTheirOrder() throws {
+        try simulate(conditions: Self.distant) { service, client in
+            for number in 0..<100 { _ = try await client.subscribe(ask(number)) }
+            service.network.reset("db")
+            try await client.connect()
+            #expect(await service.server.received.suffix(100).map(\.body) == (0..<100).map { Bytes("\($0)") })
+        }
+    }
+
+    /// Restoration has no bound but its progress, and without progress it has one.
+    @Test func aServerThatStopsAnsweringHalfwayFailsTheAttempt() throws {
+        let answers = Mutex(Int.max)
+        let handler: LoopbackServer.Handler = { request in
+            answers.withLock { left in
+                left -= 1
+                return left >= 0 ? .echo : .noReply
+            }
+        }
+        try simulate(conditions: Self.distant, handler: handler) { service, client in
+            for number in 0..<200 { _ = try await client.subscribe(ask(number)) }
+            answers.withLock { $0 = 100 }
+            var reports = client.disconnects.makeAsyncIterator()
+            try await service.pass(.milliseconds(1))
+            service.network.reset("db")
+            #expect(await reports.next()?.cause == .reset)
+            let began = service.now
+            let report = await reports.next()
+            #expect(report?.phase == .greeting && report?.cause == .timedOut)
+            let message = (report?.error as? TransportError)?.message
+            #expect(message == "restoring 200 subscriptions: no response within 2.0 seconds, after 100")
+            // One wait, two rounds of answers, and the time without any.
+            #expect(service.now - began < .milliseconds(2500))
+            answers.withLock { $0 = .max }
+            try await expectEcho("a", by: client)
+        }
+    }
+
+    /// A server that takes half a second for each of them is slow, and yet it restores them all.
+    @Test func slowRestorationIsProgress() throws {
+        let isSlow = Mutex(false)
+        let handler: LoopbackServer.Handler = { request in
+            guard isSlow.withLock({ $0 }), let number = Int(String(request.body)) else { return .echo }
+            return .after(.milliseconds(number * 500), .echo)
+        }
+        try simulate(conditions: Self.distant, handler: handler) { service, client in
+            for number in 0..<20 { _ = try await client.subscribe(ask(number)) }
+            isSlow.withLock { $0 = true }
+            service.network.reset("db")
+            try await expectEcho("a", by: client, timeout: .seconds(30))
+            #expect(await client.statistics.connection.disconnects == [.reset: 1])
+        }
+    }
+
+    /// A protocol with four serials has four requests under way at a time.
+    @Test func restorationMakesDoWithFewSerials() throws {
+        try simulate(conditions: Self.distant, speaking: standardLayout(serials: 50...53)) { service, client in
+            for number in 0..<30 { _ = try await client.subscribe(ask(number)) }
+            service.network.reset("db")
+            try await client.connect()
+            #expect(await service.server.received.suffix(30).map(\.body) == (0..<30).map { Bytes("\($0)") })
+            #expect(await client.statistics.connection.disconnects == [.reset: 1])
+        }
+    }
+
+    /// A codec matched in order that lets nothing follow its requests: a request before the answer to the last is none
+    /// that this server would take.
+    @Test func restorationDoesNotPipelineWhereTheCodecForbidsIt() throws {
+        try simulate(conditions: Self.distant, speaking: OneAtATime()) { service, client in
+            for number in 0..<10 { _ = try await client.subscribe(ask(number)) }
+            service.network.reset("db")
+            let began = service.now
+            try await client.connect()
+            #expect(service.now - began >= .milliseconds(200))
+            #expect(await service.server.received.suffix(10).map(\.body) == (0..<10).map { Bytes("\($0)") })
+        }
+    }
+
+    @Test func aSubscriptionThatIsRejectedFailsTheAttempt() throws {
+        let isRejected = Mutex(false)
+        let handler: LoopbackServer.Handler = { request in
+            request.body == "150" && isRejected.withLock { $0 } ? .status(404) : .status(200, request.body)
+        }
+        let options = ClientOptions { $0.reconnecting.maximumAttempts = 1 }
+        try simulate(conditions: Self.distant, speaking: strictLayout, options: options, handler: handler) {
+            service,
+            client in
+            for number in 0..<200 { _ = try await client.subscribe(ask(number)) }
+            isRejected.withLock { $0 = true }
+            service.network.reset("db")
+            let error = await failure { () throws(ClientError) in try await client.connect() }
+            #expect(error?.code == .unavailable)
+            #expect((error?.cause as? ClientError)?.code == .rejected)
+        }
+    }
+
+    @Test func aRestorationOfItsOwnMayTolerateRejections() throws {
+        let isRejected = Mutex(false)
+        let handler: LoopbackServer.Handler = { request in
+            request.body == "5" && isRejected.withLock { $0 } ? .status(404) : .status(200, request.body)
+        }
+        let options = ClientOptions { options in
+            options.greeting.restore = { greeter, subscriptions in
+                let results = await greeter.send(all: subscriptions)
+                #expect(results.count == 10)
+                for case .failure(let error) in results where error.code != .rejected { throw error }
+            }
+        }
+        try simulate(speaking: strictLayout, options: options, handler: handler) { service, client in
+            for number in 0..<10 { _ = try await client.subscribe(ask(number)) }
+            isRejected.withLock { $0 = true }
+            service.network.reset("db")
+            try await client.connect()
+            #expect(await service.server.received.count == 20)
+        }
+    }
+
+    /// Each subscription brings a push, together more than a greeting holds: reading stopped, no answer could come, and
+    /// every further attempt ended alike. A reader that suspends reading meanwhile does not fail the attempt either.
+    @Test(arguments: [PushBuffering.Overflow.dropOldest, .suspendReading])
+    func restorationMayBringMorePushesThanAreHeld(overflow: PushBuffering.Overflow) throws {
+        let count = 300
+        let body = Bytes(repeating: 1, count: 65_536)
+        let handler: LoopbackServer.Handler = { request in
+            // Those of a greeting have serials from the last quarter.
+            guard request.serial > 1 << 31 else { return .echo }
+            return .sequence([.push(Frame(.push, type: 2, body: request.body + body)), .echo])
+        }
+        try simulate(handler: handler) { service, client in
+            let maximumCount = overflow == .dropOldest ? count : 4
+            let buffering = PushBuffering(maximumCount: maximumCount, maximumBytes: 1 << 30, overflow: overflow)
+            let pushes = client.pushes(buffering: buffering)
+            for number in 0..<count { _ = try await client.subscribe(ask(number)) }
+            service.network.reset("db")
+            try await service.pass(.seconds(20))
+            var iterator = pushes.makeAsyncIterator()
+            guard case .reconnected? = await iterator.next() else {
+                Issue.record("pushes of another link are not announced")
+                return
+            }
+            for number in 0..<count {
+                guard case .message(let frame)? = await iterator.next() else {
+                    Issue.record("push \(number) is missing")
+                    return
+                }
+                #expect(
+                    Bytes(frame.body.prefix(3)) == Bytes((Bytes("\(number)") + body).prefix(3)) && frame.session == 2
+                )
+            }
+            try await client.connect()
+            #expect(await client.statistics.connection.disconnects == [.reset: 1])
+        }
+    }
+
+    // MARK: What a greeting learns
+
+    @Test func aGreetingMayAddEndpoints() throws {
+        let options = ClientOptions { options in
+            options.greeting.perform = { greeter in
+                let known = try await greeter.send(ask("servers"))
+                await greeter.addEndpoints(
+                    String(known.body).split(separator: " ").map { .host(String($0), port: 7000) }
+                )
+            }
+        }
+        let known = Mutex<Bytes>("b c")
+        let handler: LoopbackServer.Handler = { request in
+            request.body == "servers" ? .reply(Frame(.response, body: known.withLock { $0 })) : .echo
+        }
+        try simulate(options: options, overTLS: false, handler: handler) { service, client in
+            let others = [
+                try await service.startServer(at: "c:7000", speaking: .standard, handler: handler),
+                try await service.startServer(at: "d:7000", speaking: .standard, handler: handler),
+            ]
+            try await expectEcho("1", by: client)
+            #expect(await client.endpoints == ["db:7000", "b:7000", "c:7000"])
+            // Those of the next greeting replace them; the link is to one of the former, and stays.
+            known.withLock { $0 = "d db" }
+            try await client.switchEndpoint(to: "c:7000")
+            try await expectEcho("2", by: client)
+            #expect(await client.endpoints == ["db:7000", "d:7000"])
+            try await expectEcho("3", by: client)
+            #expect(await others[0].received.map(\.body) == ["servers", "2", "3"])
+            // What is lost is replaced by one of those that are known now.
+            await service.server.stop()
+            service.network.reset("c")
+            try await expectEcho("4", by: client)
+            #expect(await others[1].received.map(\.body) == ["servers", "4"])
+            // Those that the caller gives replace them all.
+            await client.replaceEndpoints(["d:7000"])
+            #expect(await client.endpoints == ["d:7000"])
+            for server in others { await server.stop() }
+        }
+    }
+
+    @Test func whatAFailedGreetingLearnsIsNotBelieved() throws {
+        let isFirst = Mutex(true)
+        let options = ClientOptions { options in
+            options.greeting.perform = { greeter in
+                await greeter.addEndpoints(["evil:7000"])
+                await greeter.setServerInfo("evil")
+                if isFirst.withLock({ exchange(&$0, with: false) }) { throw GreetingRefusal("no", isPermanent: false) }
+                await greeter.addEndpoints([])
+                await greeter.setServerInfo(greeter.session)
+            }
+        }
+        try simulate(options: options) { service, client in
+            let known = await client.endpoints
+            #expect(await client.serverInfo(as: UInt64.self) == nil)
+            try await client.connect()
+            #expect(await client.endpoints == known)
+            #expect(await client.serverInfo(as: UInt64.self) == 2)
+            #expect(await client.serverInfo(as: String.self) == nil)
+            service.network.reset("db")
+            try await expectEcho("a", by: client)
+            #expect(await client.serverInfo(as: UInt64.self) == 3)
+        }
+    }
+
     /// What a server had gathered for us came before its answer, and was too much: reading stopped, the answer never
     /// came, and so did the next attempt end.
     @Test func twentyThousandPushesMayComeBeforeTheAnswer() throws {
@@ -241,4 +488,21 @@ struct GreetingSimulationTests {
             }
         }
     }
+}
+
+/// A protocol matched in order in which a request goes out when the one before is answered.
+private struct OneAtATime: FrameCodec {
+    private var layout = FrameLayout {
+        Field.type(UInt16.self)
+        Field.length(UInt32.self, counting: .body)
+        Field.body
+    }
+
+    var matching: ResponseMatching { layout.matching }
+    func mayPipeline(behind request: Frame) -> Bool { false }
+    mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? { try layout.decode(&input) }
+    mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        try layout.encode(frame, into: &output)
+    }
+    func serverSide() -> any FrameCodec { layout.serverSide() }
 }

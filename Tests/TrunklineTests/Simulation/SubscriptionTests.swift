@@ -1,3 +1,4 @@
+import Synchronization
 import Testing
 import Trunkline
 import TrunklineTesting
@@ -89,6 +90,59 @@ struct SubscriptionTests {
             try await expectBody("a", of: reply)
             let received = await service.server.received.suffix(21).map { String($0.body.prefix { $0 != 120 }) }
             #expect(received == (0..<20).map { "\($0)" } + ["a"])
+
+    /// Each answer came with the end of its link, so that another link had begun before every registration. The request
+    /// was sent again on the next link, without end.
+    @Test func subscribingEndsAlthoughLinksFlap() throws {
+        let options = ClientOptions { options in
+            options.requests.timeout = nil
+            options.reconnecting.policy = Backoff(base: .seconds(1), cap: .seconds(1))
+        }
+        var conditions = NetworkConditions()
+        conditions.latency = .milliseconds(1)...(.milliseconds(1))
+        conditions.fragmentation = 0
+        // Only a greeting's requests, recognised by their serials, leave the link open.
+        let flapping: LoopbackServer.Handler = { $0.serial < 1 << 31 ? .sequence([.echo, .close]) : .echo }
+        try simulate(conditions: conditions, options: options, handler: flapping) { service, client in
+            try await expectEcho("a", by: client)
+            try await service.pass(.milliseconds(5))
+            let subscription = try await withTimeout(.seconds(60), clock: service.network.clock) {
+                try await client.subscribe(ask("topic"))
+            }
+            #expect(subscription.response.body == "topic")
+            // Registered: the next link restores it.
+            try await expectEcho("b", by: client)
+            #expect(await service.server.received.map(\.body) == ["a", "topic", "topic", "b"])
+        }
+    }
+
+    /// The first link is lost before the request is written, so it goes out on the second, which cannot be known and is
+    /// told again. Losing the link at that moment failed the call although the server had accepted the subscription.
+    @Test func aLinkLostWhileItIsToldAgainIsNoFailure() throws {
+        let options = ClientOptions { options in
+            options.requests.maximumInFlight = 1
+            options.reconnecting.policy = Backoff(base: .milliseconds(1), cap: .milliseconds(1))
+        }
+        let topics = Mutex(0)
+        let handler: LoopbackServer.Handler = { request in
+            guard request.body == "topic" else { return request.body == "first" ? .noReply : .echo }
+            return topics.withLock { count in
+                count += 1
+                return count == 2 ? .reset : .echo
+            }
+        }
+        try simulate(options: options, handler: handler) { service, client in
+            let first = client.start(ask("first"))
+            _ = try await service.server.waitForRequest { $0.body == "first" }
+            let subscribing = Task(executorPreference: service.network.executor) {
+                try await client.subscribe(ask("topic"))
+            }
+            try await service.pass(.milliseconds(10))
+            service.network.reset("db")
+            #expect(await failure(of: first)?.code == .connectionLost)
+            #expect(try await subscribing.value.response.body == "topic")
+            try await expectEcho("a", by: client)
+            #expect(await service.server.received.map(\.body) == ["first", "topic", "topic", "topic", "a"])
         }
     }
 }

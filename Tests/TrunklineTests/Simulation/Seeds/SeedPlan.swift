@@ -6,9 +6,11 @@ import TrunklineTesting
 struct SeedPlan: Sendable {
     enum Matching { case wide, narrow, strict, inOrder }
 
-    /// The time for one attempt, its greeting included.
+    /// The time for one attempt, its greeting included but for restoring subscriptions: see `restoring`.
     var connectTimeout: Duration { hasDeadAddress ? .milliseconds(250) : .milliseconds(100) }
     static let greetingTimeout = Duration.milliseconds(80)
+    /// Two subscriptions, each restored in the last moment.
+    var restoring: Duration { subscribes ? Self.greetingTimeout * 3 : .zero }
     static let requestTimeout = Duration.milliseconds(400)
     static let drainTimeout = Duration.milliseconds(200)
     static let backoffCap = Duration.milliseconds(20)
@@ -76,7 +78,7 @@ struct SeedPlan: Sendable {
     /// the old one is dead, or the attempt under way is in vain, has waited for as long as the server or the policy
     /// want, or for a refusal to be forgotten, and has connected once more.
     var recoveryBound: Duration {
-        var bound = connectTimeout + Self.backoffCap + connectTimeout + .milliseconds(10)
+        var bound = (connectTimeout + restoring) * 2 + Self.backoffCap + .milliseconds(10)
         if heartbeat == .pingPong { bound += heartbeatTimes.interval + heartbeatTimes.deadline }
         bound += Self.longestHint * 11 / 10
         if greets, refusesForGood { bound += Self.halfLife * 8 }
