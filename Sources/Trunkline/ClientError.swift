@@ -136,7 +136,7 @@ extension ClientError: CustomStringConvertible {
     /// The cause may be an error of your own: what it says of itself is escaped and shown.
     public var description: String {
         var text = "\(code) (\(fate)): \(message)"
-        if code == .rejected, let response, !response.body.isEmpty { text += ", with \(response.body)" }
+        if code == .rejected, let count = response?.contentCount, count > 0 { text += ", body of \(count) bytes" }
         if let endpoint { text += " [\(endpoint)]" }
         if let cause { text += "; \("\(cause)".asMessage)" }
         return text

@@ -47,6 +47,9 @@ struct ZeroByteTests {
     @Test func noServerNameWithAZeroByteIsAskedFor() async throws {
         let authority = try TestAuthority()
         let identity = try authority.identity(for: "127.0.0.1")
+        for name in ["127.0.0.1\0.trusted.example", "a,DNS:b"] {
+            #expect(throws: TransportError.self) { try authority.identity(for: name) }
+        }
         try await withLoopbackServer(speaking: .standard, options: .init { $0.tls = .init(identity) }) { server in
             for name in ["127.0.0.1\0.trusted.example", "db\0", "\0"] {
                 let options = ClientOptions {
