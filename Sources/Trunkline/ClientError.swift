@@ -1,3 +1,5 @@
+public import TrunklineCore
+
 /// Why a request, or the client itself, failed, and what became of the request.
 public struct ClientError: Error, Sendable {
     /// Who failed, and how.
@@ -87,7 +89,7 @@ public struct ClientError: Error, Sendable {
         storage = Storage(
             code: code,
             fate: fate,
-            message: message,
+            message: message.asMessage,
             endpoint: endpoint,
             attempts: attempts,
             response: response,
@@ -115,7 +117,7 @@ public struct ClientError: Error, Sendable {
     public var code: Code { storage.code }
     /// What became of the request.
     public var fate: Fate { storage.fate }
-    /// What happened, for people.
+    /// What happened, for people: one line, in which control and format characters are escaped.
     public var message: String { storage.message }
     /// The server it happened with; `nil` where there was none.
     public var endpoint: Endpoint? { storage.endpoint }
@@ -128,13 +130,15 @@ public struct ClientError: Error, Sendable {
 }
 
 extension ClientError: CustomStringConvertible {
-    /// Code, fate, message, endpoint and cause in one line. Of a rejection also how the server's answer begins: at most 64
-    /// bytes of its body, escaped.
+    /// Code, fate, message, endpoint and cause in one line. Of a rejection also how many bytes the body of the server's
+    /// answer has, and none of them: they are in `response`.
+    ///
+    /// The cause may be an error of your own: what it says of itself is escaped and shown.
     public var description: String {
         var text = "\(code) (\(fate)): \(message)"
-        if code == .rejected, let excerpt = response?.excerpt { text += ": \(excerpt)" }
+        if code == .rejected, let count = response?.contentCount, count > 0 { text += ", body of \(count) bytes" }
         if let endpoint { text += " [\(endpoint)]" }
-        if let cause { text += "; \(cause)" }
+        if let cause { text += "; \("\(cause)".asMessage)" }
         return text
     }
 }

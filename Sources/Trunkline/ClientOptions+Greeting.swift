@@ -51,6 +51,6 @@ public struct GreetingRefusal: Error, Sendable, CustomStringConvertible {
         self.retryAfter = retryAfter
     }
 
-    /// The reason in words.
-    public var description: String { "the greeting was refused: \(reason)" }
+    /// The reason in words, in one line: control and format characters are escaped.
+    public var description: String { "the greeting was refused: \(reason.asMessage)" }
 }

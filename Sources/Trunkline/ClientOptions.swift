@@ -31,7 +31,8 @@ public struct ClientOptions: Sendable {
         /// How long the serial number of a request that was given up is kept from use if the server does not answer
         /// it. Default 60 s.
         public var quarantine: Duration = .seconds(60)
-        /// How long `close()` waits for requests that have no deadline, or a later one. Default 30 s.
+        /// How long `close()` waits for requests that have no deadline, or a later one, and for a server that reads slowly what
+        /// is left to be written; one that reads nothing has 2 s once the last request has ended. Default 30 s.
         public var drainTimeout: Duration = .seconds(30)
     }
 

@@ -111,6 +111,9 @@ package protocol Transport: AnyObject {
     /// asks for it.
     var isHoldingBytes: Bool { get }
 
+    /// How many bytes, of those that `isHoldingBytes` is about, wait for the socket.
+    var heldByteCount: Int { get }
+
     /// Closes the socket; `handler` hears nothing more. Idempotent.
     func close()
 
@@ -120,6 +123,7 @@ package protocol Transport: AnyObject {
 
 extension Transport {
     package var isHoldingBytes: Bool { false }
+    package var heldByteCount: Int { 0 }
 }
 
 package enum ReadOutcome: Equatable, Sendable {

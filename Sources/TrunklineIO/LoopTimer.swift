@@ -19,25 +19,43 @@ package final class LoopTimer {
 }
 
 /// The timers of one loop, ordered by deadline.
+///
+/// A timer that is disarmed, or armed for earlier, leaves its entry behind, which costs nothing where it is soon armed again.
+/// When such entries outnumber the others they are dropped, so that timers of clients that are closed do not stay for as
+/// long as their last deadline.
 package struct TimerQueue {
     private var heap: [(deadline: Instant, timer: LoopTimer)] = []
+    /// How many timers are armed. Each has an entry.
+    package private(set) var armedCount = 0
 
     package init() {}
 
     /// When `popDue` may next have something; `nil` for never.
     package var next: Instant? { heap.first?.deadline }
 
-    /// How many timers are armed. Looks at all of them: for tests.
-    package var armedCount: Int {
-        heap.count { $0.timer.queued == $0.deadline && $0.timer.deadline != nil }
-    }
+    /// How many entries there are, of whatever timers.
+    package var entryCount: Int { heap.count }
 
     package mutating func arm(_ timer: LoopTimer, at deadline: Instant?) {
+        armedCount += (deadline == nil ? 0 : 1) - (timer.deadline == nil ? 0 : 1)
         timer.deadline = deadline
-        guard let deadline else { return }
+        guard let deadline else { return dropStale() }
         if let queued = timer.queued, queued <= deadline { return }
         timer.queued = deadline
         push((deadline, timer))
+        dropStale()
+    }
+
+    /// Drops the entries of timers that are not armed, and all but the earliest of each other.
+    private mutating func dropStale() {
+        guard heap.count > 2 * armedCount + 64 else { return }
+        var kept: Set<ObjectIdentifier> = []
+        heap.removeAll { entry in
+            guard entry.timer.queued == entry.deadline else { return true }
+            if entry.timer.deadline == nil { entry.timer.queued = nil }
+            return entry.timer.deadline == nil || !kept.insert(ObjectIdentifier(entry.timer)).inserted
+        }
+        for parent in stride(from: heap.count / 2, through: 0, by: -1) { siftDown(parent) }
     }
 
     /// Takes the next timer that is due at `now` and disarms it; `nil` when there is none.
@@ -50,11 +68,13 @@ package struct TimerQueue {
             guard let deadline = timer.deadline else { continue }
             if deadline <= now {
                 timer.deadline = nil
+                armedCount -= 1
                 return timer
             }
             timer.queued = deadline
             push((deadline, timer))
         }
+        dropStale()
         return nil
     }
 
@@ -72,7 +92,11 @@ package struct TimerQueue {
     private mutating func removeFirst() {
         heap.swapAt(0, heap.count - 1)
         heap.removeLast()
-        var parent = 0
+        siftDown(0)
+    }
+
+    private mutating func siftDown(_ start: Int) {
+        var parent = start
         while true {
             var least = parent
             for child in [2 * parent + 1, 2 * parent + 2]

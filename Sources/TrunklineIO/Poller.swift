@@ -20,7 +20,10 @@ struct Readiness: Sendable {
 protocol Poller: AnyObject {
     /// Watches `descriptor` for reading, writing or both; for neither it is not watched at all, not even for errors,
     /// so that a paused connection that is reset does not keep the loop spinning.
-    func watch(_ descriptor: Int32, id: UInt64, reading: Bool, writing: Bool)
+    ///
+    /// Returns 0, or the system's error number when it cannot be watched (no memory, too many watched in all): `wait` tells
+    /// nothing of it then.
+    func watch(_ descriptor: Int32, id: UInt64, reading: Bool, writing: Bool) -> Int32
 
     /// Waits until something is ready, `wake` is called or the time is over (nanoseconds; negative: no limit).
     func wait(nanoseconds: Int64, into ready: inout [Readiness])
@@ -62,15 +65,10 @@ private func milliseconds(_ nanoseconds: Int64) -> Int32 {
             close(wakeDescriptor)
         }
 
-        func watch(_ descriptor: Int32, id: UInt64, reading: Bool, writing: Bool) {
+        func watch(_ descriptor: Int32, id: UInt64, reading: Bool, writing: Bool) -> Int32 {
+            let isWanted = reading || writing
             let wasWatched = watched.contains(descriptor)
-            if reading || writing {
-                watched.insert(descriptor)
-            } else if wasWatched {
-                watched.remove(descriptor)
-            } else {
-                return
-            }
+            guard isWanted || wasWatched else { return 0 }
             let code = trunkline_epoll_watch(
                 epoll,
                 descriptor,
@@ -79,7 +77,14 @@ private func milliseconds(_ nanoseconds: Int64) -> Int32 {
                 writing ? 1 : 0,
                 wasWatched ? 0 : 1
             )
-            assert(code == 0, "epoll_ctl: \(systemMessage(errno))")
+            let error = code == 0 ? 0 : errno
+            if isWanted {
+                if error == 0 { watched.insert(descriptor) }
+                return error
+            }
+            // One that cannot be taken out is about to be closed, which takes it out.
+            watched.remove(descriptor)
+            return 0
         }
 
         func wait(nanoseconds: Int64, into ready: inout [Readiness]) {
@@ -130,7 +135,7 @@ final class PollPoller: Poller {
         close(wakeDescriptor)
     }
 
-    func watch(_ descriptor: Int32, id: UInt64, reading: Bool, writing: Bool) {
+    func watch(_ descriptor: Int32, id: UInt64, reading: Bool, writing: Bool) -> Int32 {
         let events = Int16((reading ? POLLIN : 0) | (writing ? POLLOUT : 0))
         if let index = indices[descriptor] {
             if events != 0 {
@@ -150,6 +155,7 @@ final class PollPoller: Poller {
             descriptors.append(pollfd(fd: descriptor, events: events, revents: 0))
             ids.append(id)
         }
+        return 0
     }
 
     func wait(nanoseconds: Int64, into ready: inout [Readiness]) {

@@ -150,14 +150,17 @@ package final class SocketEventLoop: EventLoop {
 
     func watch(_ descriptor: Int32, id: UInt64, reading: Bool, writing: Bool) {
         assertCurrent()
-        unsafe state.poller.watch(descriptor, id: id, reading: reading, writing: writing)
+        let code = unsafe state.poller.watch(descriptor, id: id, reading: reading, writing: writing)
+        guard code != 0 else { return }
+        // Soon: who watches may be in the middle of something.
+        schedule(Completion { unsafe self.state.sockets[id]?.socket?.watchFailed(code) })
     }
 
     /// Closes `descriptor` on the loop, now or soon: from the `deinit` of its owner, which runs on any thread.
     func release(_ descriptor: Int32, id: UInt64) {
         guard isCurrent else { return schedule(Completion { self.release(descriptor, id: id) }) }
         unsafe state.sockets[id] = nil
-        unsafe state.poller.watch(descriptor, id: id, reading: false, writing: false)
+        _ = unsafe state.poller.watch(descriptor, id: id, reading: false, writing: false)
         closeDescriptor(descriptor)
     }
 

@@ -9,18 +9,27 @@ import TrunklineCore
 #endif
 
 /// A listening socket. The only owner of its descriptor.
-final class SocketListener: Listener, WatchedSocket {
+///
+/// Sendable although it is not checked: but for its `deinit` it is used on its loop only.
+final class SocketListener: Listener, WatchedSocket, TimerTarget, @unchecked Sendable {
     let id: UInt64
     let address: SocketAddress
     private let loop: SocketEventLoop
     private weak var handler: (any ListenerHandler)?
     private var descriptor: Int32
+    private let accept: (Int32) -> Int32
+    private lazy var timer = LoopTimer(target: self)
 
+    /// From the system's having no descriptor or no memory for a connection to the next try.
+    static let pause = Duration.milliseconds(100)
+
+    /// `accept` takes a connection off the socket, as `acceptSocket` does.
     init(
         id: UInt64,
         loop: SocketEventLoop,
         address: SocketAddress,
-        handler: any ListenerHandler
+        handler: any ListenerHandler,
+        accepting accept: @escaping (Int32) -> Int32 = acceptSocket
     ) throws(TransportError) {
         let doing = "listening on \(address)"
         let descriptor = openSocket(for: address)
@@ -31,12 +40,13 @@ final class SocketListener: Listener, WatchedSocket {
         }
         guard code == 0 else {
             closeDescriptor(descriptor)
-            guard let code else { throw TransportError(.invalidAddress, "\(doing): the path is too long") }
+            guard let code else { throw TransportError(.invalidAddress, "\(doing): \(unwritable)") }
             throw transportError(code, doing)
         }
         self.id = id
         self.loop = loop
         self.handler = handler
+        self.accept = accept
         self.descriptor = descriptor
         self.address = localAddress(descriptor) ?? address
         loop.watch(descriptor, id: id, reading: true, writing: false)
@@ -58,17 +68,43 @@ final class SocketListener: Listener, WatchedSocket {
     }
 
     func isReady(_ readiness: Readiness) {
-        while descriptor >= 0, let handler {
-            let accepted = acceptSocket(descriptor)
-            guard accepted >= 0 else { return }  // nothing waiting, or it went away again: both are no news
+        // Bounded, so that a storm of connections does not keep the loop from the sockets that it has.
+        for _ in 0..<64 {
+            guard descriptor >= 0, let owner = self.handler else { return }
+            let accepted = accept(descriptor)
+            if accepted < 0 {
+                switch errno {
+                case EAGAIN, EWOULDBLOCK: return  // nothing waiting
+                case EINTR, ECONNABORTED: continue  // it went away again
+                // No descriptor (EMFILE, ENFILE) or no memory. The connection stays where it is, so the socket stays
+                // readable: without a pause the loop would do nothing else.
+                default: return rest()
+                }
+            }
             apply(SocketOptions(), to: accepted, for: address)
             let transport = SocketTransport(id: loop.newID(), loop: loop, accepted: accepted)
             loop.register(transport, id: transport.id)
             // Handed over for good: nothing here keeps it but a weak reference that is used on the loop only.
             let registered = Handover(transport)
-            let handler = handler.accepted(unsafe registered.transport)
+            let handler = owner.accepted(unsafe registered.transport)
             unsafe registered.transport.handler = handler
         }
+    }
+}
+
+extension SocketListener {
+    /// Lets connections wait in the backlog for a while.
+    private func rest() {
+        loop.watch(descriptor, id: id, reading: false, writing: false)
+        loop.arm(timer, at: loop.now.advanced(by: Self.pause))
+    }
+
+    func timerFired() {
+        if descriptor >= 0 { loop.watch(descriptor, id: id, reading: true, writing: false) }
+    }
+
+    func watchFailed(_ code: Int32) {
+        if descriptor >= 0 { rest() }
     }
 }
 

@@ -15,6 +15,8 @@ func closeDescriptor(_ descriptor: Int32) {
 /// A socket that the loop watches. Confined to the loop.
 protocol WatchedSocket: AnyObject {
     func isReady(_ readiness: Readiness)
+    /// The system does not tell when it is ready; with its error number. What was asked for is not watched.
+    func watchFailed(_ code: Int32)
 }
 
 /// A TCP or Unix domain socket. The only owner of its descriptor.
@@ -67,7 +69,7 @@ final class SocketTransport: Transport, WatchedSocket {
         }
         switch code {
         case nil:
-            report(.connectFailed(TransportError(.invalidAddress, "\(doing): the path is too long")))
+            report(.connectFailed(TransportError(.invalidAddress, "\(doing): \(unwritable)")))
         case 0?:
             report(.connected)
         case EINPROGRESS?:
@@ -116,7 +118,25 @@ final class SocketTransport: Transport, WatchedSocket {
         if readiness.isWritable && awaitsWritable { handler?.transport(id, did: .writable) }
     }
 
+    /// Without readiness there is no use for the socket: whoever has it hears of that by reading or writing.
+    func watchFailed(_ code: Int32) {
+        guard descriptor >= 0, failure == nil else { return }
+        let error = transportError(code, "watching a socket")
+        failure = error
+        if isConnecting {
+            isConnecting = false
+            handler?.transport(id, did: .connectFailed(error))
+        } else if isReading {
+            handler?.transport(id, did: .readable)
+        } else if awaitsWritable {
+            handler?.transport(id, did: .writable)
+        }
+    }
+
     // MARK: Bytes
+
+    /// Why the socket cannot be used although it is open.
+    private var failure: TransportError?
 
     /// The system tells of a reset once: when a write has heard of it, reading ends as if the peer had closed in good
     /// order.
@@ -124,6 +144,7 @@ final class SocketTransport: Transport, WatchedSocket {
 
     func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome {
         guard descriptor >= 0 else { return .end }
+        if let failure { return .failed(failure) }
         while true {
             let count = unsafe recv(descriptor, buffer.baseAddress, buffer.count, 0)
             if count > 0 { return .bytes(count) }
@@ -138,6 +159,7 @@ final class SocketTransport: Transport, WatchedSocket {
 
     func write(_ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome {
         guard descriptor >= 0 else { return .failed(TransportError(.closedByPeer, "the socket is closed")) }
+        if let failure { return .failed(failure) }
         while true {
             let count = unsafe sendPieces(descriptor, pieces)
             if count >= 0 { return .bytes(count) }

@@ -10,7 +10,8 @@ package import TrunklineCore
 
 // Socket addresses as the system writes them, and the system's look-up of names.
 
-/// Calls `body` with `address` as the system writes it; `nil` when it cannot be written (a path too long).
+/// Calls `body` with `address` as the system writes it; `nil` when it cannot be written (a path that is too long or has a
+/// zero byte).
 func withSockaddr<Result>(
     _ address: SocketAddress,
     _ body: (UnsafePointer<sockaddr>, socklen_t) -> Result
@@ -42,11 +43,14 @@ func withSockaddr<Result>(
         var value = sockaddr_un()
         value.sun_family = sa_family_t(AF_UNIX)
         let capacity = MemoryLayout.size(ofValue: value.sun_path)
-        guard path.utf8.count < capacity else { return nil }
+        guard path.utf8.count < capacity, !path.hasZeroByte else { return nil }
         unsafe withUnsafeMutableBytes(of: &value.sun_path) { unsafe $0.copyBytes(from: Array(path.utf8)) }
         return pass(value)
     }
 }
+
+/// Why `withSockaddr` could not write a path.
+let unwritable = "the path is too long or has a zero byte"
 
 /// Reads an address the system wrote.
 func readSockaddr(_ pointer: UnsafePointer<sockaddr>) -> SocketAddress? {
@@ -88,7 +92,7 @@ func systemLookUp(_ host: String, _ family: AddressFamily) -> NameLookup.Answer 
         .failure(TransportError(.nameResolutionFailed, "resolving \(host): \(reason)"))
     }
     // The system would see the name end at a zero byte, and find another host.
-    guard !host.isEmpty, !host.utf8.contains(0) else { return failure("it is no name") }
+    guard !host.isEmpty, !host.hasZeroByte else { return failure("it is no name") }
     var hints = unsafe addrinfo()
     unsafe hints.ai_family = family == .ipv4 ? AF_INET : AF_INET6
     #if os(Linux)
@@ -114,6 +118,8 @@ func systemLookUp(_ host: String, _ family: AddressFamily) -> NameLookup.Answer 
 
 /// The address that `host` is written as, when it is one and no name.
 package func literalAddress(_ host: String, port: UInt16) -> SocketAddress? {
+    // Behind a zero byte may stand another name: the system would not see it.
+    guard !host.hasZeroByte else { return nil }
     var four = in_addr()
     if unsafe inet_pton(AF_INET, host, &four) == 1 {
         return .ipv4(unsafe withUnsafeBytes(of: four) { unsafe Array($0) }, port: port)

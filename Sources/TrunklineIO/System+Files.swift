@@ -19,7 +19,7 @@ package struct FileVersion: Hashable, Sendable {
     /// `nil` when there is no such file, or it cannot be asked about.
     init?(ofFile path: String) {
         var status = stat()
-        guard unsafe stat(path, &status) == 0 else { return nil }
+        guard !path.hasZeroByte, unsafe stat(path, &status) == 0 else { return nil }
         device = UInt64(truncatingIfNeeded: status.st_dev)
         inode = UInt64(status.st_ino)
         size = Int64(status.st_size)
@@ -31,11 +31,19 @@ package struct FileVersion: Hashable, Sendable {
     }
 }
 
-/// The bytes of a file of up to `limit` bytes.
+/// The bytes of a regular file of up to `limit` bytes. What is none (a FIFO, a terminal, a socket, a directory) is refused: to
+/// open or to read it could take for ever.
 func contents(ofFile path: String, limit: Int) -> Result<[UInt8], TransportError> {
-    let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
+    guard !path.hasZeroByte else { return .failure(pathError("reading \(path)")) }
+    // To open a FIFO without O_NONBLOCK waits for a writer. Regular files do not care.
+    let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
     guard descriptor >= 0 else { return .failure(transportError(errno, "reading \(path)")) }
     defer { closeDescriptor(descriptor) }
+    var status = stat()
+    guard unsafe fstat(descriptor, &status) == 0 else { return .failure(transportError(errno, "reading \(path)")) }
+    guard status.st_mode & S_IFMT == S_IFREG else {
+        return .failure(TransportError(.system, errno: EINVAL, "reading \(path): it is no regular file"))
+    }
     var bytes: [UInt8] = []
     while bytes.count <= limit {
         let (count, code) = unsafe withUnsafeTemporaryAllocation(byteCount: 16384, alignment: 8) { memory in
@@ -50,8 +58,14 @@ func contents(ofFile path: String, limit: Int) -> Result<[UInt8], TransportError
     return .failure(TransportError(.system, errno: EFBIG, "reading \(path): it has more than \(limit) bytes"))
 }
 
+/// The error for a path that the system would see end at its zero byte.
+func pathError(_ doing: String) -> TransportError {
+    TransportError(.system, errno: EINVAL, "\(doing): there is a zero byte in the path")
+}
+
 /// Makes a file of these bytes that its owner alone may read; there must be none yet.
 package func createFile(at path: String, with bytes: [UInt8]) throws(TransportError) {
+    guard !path.hasZeroByte else { throw pathError("creating \(path)") }
     let descriptor = unsafe open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
     guard descriptor >= 0 else { throw transportError(errno, "creating \(path)") }
     defer { closeDescriptor(descriptor) }

@@ -31,6 +31,7 @@ package final class TemporaryFile: Sendable {
         isNamed: Bool,
         closing later: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void = { $0() }
     ) throws(TransportError) {
+        guard !directory.hasZeroByte else { throw pathError("making a file in \(directory)") }
         var (path, descriptor, code) = ("", Int32(-1), EEXIST)
         // Of 2⁶⁴ names: once is enough.
         for _ in 0..<4 where descriptor < 0 && code == EEXIST {

@@ -19,6 +19,10 @@ extension Connection {
         }
         race = Race(attempt, policy)
         switch attempt.endpoint.target {
+        // The system would see the text end at the zero byte, and go to another place.
+        case .unix(let text) where text.hasZeroByte, .host(let text, _) where text.hasZeroByte:
+            let message = "connecting to \(attempt.endpoint): there is a zero byte in it"
+            failSoon(attempt, TransportError(.invalidAddress, message))
         case .unix(let path): perform(race?.rules.resolved(to: [.unix(path: path)], at: loop.now))
         case .host(let host, let port):
             if let literal = literalAddress(host, port: port) {
@@ -44,7 +48,9 @@ extension Connection {
         guard let attempt = race?.attempt(with: id) else { return false }
         switch event {
         // The others go on racing meanwhile.
-        case .securing: enter(.securing)
+        case .securing:
+            race?.rules.attemptConnected(attempt)
+            enter(.securing)
         case .connected: perform(race?.rules.attemptSucceeded(attempt))
         case .connectFailed(let error):
             race?.take(attempt)?.close()

@@ -60,7 +60,9 @@ public actor Connection {
     var heartbeat = Heartbeat()
     var isFlushing = false
     /// Closing: the link ends as soon as everything is written.
-    var isDraining = false
+    var isDraining: Bool { draining != nil }
+    /// How the writing goes meanwhile.
+    private var draining: Drain?
     /// The owner takes no new requests, and closes when the last one has ended.
     var isOwnerDraining = false
     /// Reading is suspended by the owner.
@@ -190,12 +192,16 @@ public actor Connection {
     // MARK: Closing
 
     /// Writes out what is queued and the codec's `closingFrame`, if there is a link to write them to, and closes. Returns
-    /// when the socket is closed.
+    /// when the link has ended.
     ///
-    /// What cannot be written fails with `closed`; a peer that stops reading is waited for no longer than
-    /// `options.requests.drainTimeout`. Calling it again waits for the same end; if the calling task is cancelled, it
-    /// closes at once. The kernel may see the socket off for up to a second more,
-    /// or 30 s over TLS to a peer that hardly reads: encrypted bytes are in no kernel yet.
+    /// What cannot be written fails with `closed`. A peer that reads slowly is waited for no longer than
+    /// `options.requests.drainTimeout`. One that reads nothing for 2 s is not waited for any longer if no `write` waits: what
+    /// is left then is the rest of a frame that was given up, or the closing frame. Calling it again waits for the same end;
+    /// if the calling task is cancelled, it closes at once.
+    ///
+    /// The socket outlives the call: it is read from until the peer closes too, for up to 1 s, because to close it earlier
+    /// could destroy what the peer has not read yet. Over TLS to a peer that hardly reads it is up to 30 s, for encrypted
+    /// bytes that no kernel has yet.
     public func close() async {
         drain()
         await withTaskCancellationHandler {
@@ -220,13 +226,41 @@ public actor Connection {
     /// Begins to close: the link ends when everything is written.
     func drain() {
         guard machine.state != .closed, !isDraining else { return }
-        isDraining = true
+        draining = Drain(deadline: loop.now.advanced(by: options.requests.drainTimeout))
         guard case .ready = machine.state else { return finishClosing() }
         if let farewell = link?.codec.closingFrame() { outbound.append(OutboundQueue.Item(farewell, ticket: 0)) }
         guard !outbound.isEmpty || link?.transport.isHoldingBytes == true else { return finishClosing() }
-        arm(at: loop.now.advanced(by: options.requests.drainTimeout))
+        draining?.left = bytesLeft
+        armDrain()
         publishState()
         scheduleFlush()
+    }
+
+    /// Looks at once in a while how the writing goes, until the end of the time.
+    private func armDrain() {
+        guard let draining else { return }
+        arm(at: min(draining.deadline, loop.now.advanced(by: Self.stallLimit)))
+    }
+
+    private func drainTimerFired() {
+        let left = bytesLeft
+        guard let end = draining, loop.now < end.deadline else { return finishClosing() }
+        // With nothing left in the queue it is whole frames that TLS holds, of callers who were told that they are written.
+        let isWanted = !writers.isEmpty || outbound.isEmpty
+        guard isWanted || left.isLess(than: end.left) else { return finishClosing() }
+        draining?.left = left
+        armDrain()
+    }
+
+    /// A client has no requests left by the time its connection drains, so nobody waits for its bytes.
+    private static let stallLimit = Duration.seconds(2)
+
+    private var bytesLeft: Drain.Left {
+        Drain.Left(
+            position: outbound.firstUnwritten,
+            unwritten: outbound.unwrittenCount,
+            held: link?.transport.heldByteCount ?? 0
+        )
     }
 
     /// The owner closes as soon as its requests have ended; the link, or the way to one, goes on meanwhile.
@@ -271,7 +305,7 @@ public actor Connection {
 
 extension Connection: @preconcurrency TimerTarget {
     package func timerFired() {
-        if isDraining { return finishClosing() }
+        if isDraining { return drainTimerFired() }
         switch machine.state {
         case .connecting(let attempt):
             if greeting != nil { greetingTimedOut(attempt.id) } else { raceTimerFired(attempt) }
@@ -279,4 +313,27 @@ extension Connection: @preconcurrency TimerTarget {
         case .idle, .suspended, .closed: break
         }
     }
+}
+
+/// The end of a connection that has something to write yet.
+private struct Drain {
+    /// What has not been written.
+    struct Left {
+        /// The first frame that is not written to its last byte, how many encoded bytes wait for the socket, and how many of
+        /// those that it has taken TLS still holds.
+        var position: OutboundPosition = 0
+        var unwritten = 0
+        var held = 0
+
+        /// Whether the socket has taken bytes since it was `earlier`. What is encoded later adds to `unwritten` only when all
+        /// that was encoded has gone.
+        func isLess(than earlier: Left) -> Bool {
+            position > earlier.position || position == earlier.position && unwritten < earlier.unwritten
+                || held < earlier.held
+        }
+    }
+
+    let deadline: Instant
+    /// At the latest look.
+    var left = Left()
 }

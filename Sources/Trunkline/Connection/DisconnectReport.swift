@@ -63,7 +63,7 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
         if lifetime > .zero { text += ", ready for \(lifetime)" }
         if requestsLost > 0 { text += ", \(requestsLost) requests lost" }
         if let isNetworkUp { text += isNetworkUp ? ", the network is up" : ", the network is down" }
-        return text + ")" + (error.map { ": \($0)" } ?? "")
+        return text + ")" + (error.map { ": \("\($0)".asMessage)" } ?? "")
     }
 }
 

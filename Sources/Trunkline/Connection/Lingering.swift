@@ -1,7 +1,8 @@
 import TrunklineCore
 package import TrunklineIO
 
-/// A socket that we have finished with, kept until the peer has finished too, for one second at most.
+/// A socket that we have finished with, kept until the peer has finished too, for one second at most. Nobody waits for that:
+/// `close()` returns before.
 ///
 /// Closing a socket with unread input makes the kernel send a reset, which can destroy what the peer has not read yet
 /// of our last frames. So the input is read and dropped until its end. Bytes that TLS holds are in no kernel yet, which

@@ -21,16 +21,22 @@ extension AddressRace {
         if phase == .resolving && running.isEmpty {
             return TransportError(.nameResolutionFailed, "resolving \(name): no answer within \(timeout)")
         }
-        let silent = running.map { "no answer from \($0.address)" }
+        let silent = running.map { attempt in
+            connected.contains(attempt.id)
+                ? "\(attempt.address) was connected, but its TLS handshake did not end"
+                : "no answer from \(attempt.address)"
+        }
         let details = list(silent + reportedErrors.map(\.message))
         let message = "connecting to \(name): no link within \(timeout)" + (details.isEmpty ? "" : ": " + details)
         return TransportError(.timedOut, message)
     }
 
     private var reportedErrors: [TransportError] {
-        let connecting = failures.filter { $0.address != nil }
+        // One family without addresses is no news where the other has some: failed, or still under way.
+        let hadAddresses = !running.isEmpty || failures.contains { $0.address != nil }
         var errors: [TransportError] = []
-        for failure in connecting.isEmpty ? failures : connecting where !errors.contains(failure.error) {
+        for failure in failures where failure.address != nil || !hadAddresses {
+            if errors.contains(failure.error) { continue }
             errors.append(failure.error)
         }
         return errors

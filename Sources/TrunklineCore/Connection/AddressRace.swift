@@ -65,6 +65,8 @@ package struct AddressRace: Sendable {
     package private(set) var failures: [Failure] = []
     /// The attempts under way, in the order they were started.
     package private(set) var running: [(id: AttemptID, address: SocketAddress)] = []
+    /// Those of them whose socket is connected, and which cannot be used before a handshake is over.
+    package private(set) var connected: Set<AttemptID> = []
     /// Not yet tried, by family; what is of no family counts as IPv4.
     private var untried: [AddressFamily: [SocketAddress]] = [:]
     /// Every address ever taken, so that none is tried twice.
@@ -105,6 +107,9 @@ package struct AddressRace: Sendable {
         take(addresses)
         return advance(at: now)
     }
+
+    /// The attempt's socket is connected, and its handshake begins. Changes nothing but what a timeout says.
+    package mutating func attemptConnected(_ id: AttemptID) { connected.insert(id) }
 
     /// The attempt can be used.
     package mutating func attemptSucceeded(_ id: AttemptID) -> [Action] {

@@ -44,13 +44,15 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
         hasher.combine(isSecured)
     }
 
-    /// The server at `host` (a name, an IPv4 or an IPv6 address), resolved at every connect.
+    /// The server at `host` (a name, an IPv4 or an IPv6 address), resolved at every connect. With a zero byte in `host` every
+    /// attempt fails with `invalidAddress`.
     public static func host(_ host: String, port: UInt16) -> Endpoint {
         let isBracketed = host.hasPrefix("[") && host.hasSuffix("]")
         return Endpoint(target: .host(isBracketed ? String(host.dropFirst().dropLast()) : host, port: port))
     }
 
-    /// The server that listens on the Unix domain socket at `path` (at most 107 bytes on Linux, 103 on Darwin).
+    /// The server that listens on the Unix domain socket at `path` (at most 107 bytes on Linux, 103 on Darwin, none of them
+    /// zero: else every attempt fails with `invalidAddress`).
     public static func unix(path: String) -> Endpoint {
         Endpoint(target: .unix(path: path))
     }
@@ -75,6 +77,7 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
             throw refuse("the port is no number from 1 to 65535")
         }
         var host = text[..<colon]
+        guard !host.contains("@") else { throw refuse("an endpoint has neither user nor password") }
         if host.hasPrefix("["), host.hasSuffix("]") {
             host = host.dropFirst().dropLast()
         } else if host.contains(":") {
@@ -85,18 +88,24 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
         guard host.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7f }) else {
             throw refuse("the host contains a blank or a control character")
         }
+        guard host.unicodeScalars.allSatisfy(\.isPrinted) else {
+            throw refuse("the host contains a format character or an unassigned one")
+        }
         self = .host(String(host), port: port)
         self.isSecured = isSecured
     }
 
-    /// The endpoint as it is written.
+    /// The endpoint as it is written, with control and format characters escaped: `init(parsing:)` reads those that it
+    /// accepts.
     public var description: String {
         let scheme = isSecured ? "tls://" : ""
         return switch target {
-        case .host(let host, let port): scheme + (host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)")
-        case .unix(let path): scheme + "unix:\(path)"
+        case .host(let host, let port): scheme + Self.bracketed(host.withoutCredentials.escaped()) + ":\(port)"
+        case .unix(let path): scheme + "unix:\(path.escaped())"
         }
     }
+
+    private static func bracketed(_ host: String) -> String { host.contains(":") ? "[\(host)]" : host }
 }
 
 extension Endpoint: ExpressibleByStringLiteral {
@@ -113,13 +122,13 @@ extension Endpoint: ExpressibleByStringLiteral {
 
 /// Why a text is no endpoint.
 public struct EndpointError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What was given.
+    /// What was given: may hold a password, and what forges lines of a log.
     public let text: String
     /// What is wrong with it, for people.
     public let reason: String
 
-    /// The text, the reason and what an endpoint looks like.
+    /// The text, the reason and what an endpoint looks like. The text is escaped, and without what stands before an `@`.
     public var description: String {
-        "\"\(text)\" is no endpoint: \(reason) (write \"host:port\", \"[ipv6]:port\" or \"unix:path\", with TLS \"tls://host:port\")"
+        "\"\(text.withoutCredentials.escaped())\" is no endpoint: \(reason) (write \"host:port\", \"[ipv6]:port\" or \"unix:path\", with TLS \"tls://host:port\")"
     }
 }

@@ -60,7 +60,7 @@ package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
                 + stride(from: 0, to: bytes.count, by: 2).map {
                     String(UInt16(bytes[$0]) << 8 | UInt16(bytes[$0 + 1]), radix: 16)
                 }.joined(separator: ":") + "]:\(port)"
-        case .unix(let path): "unix:\(path)"
+        case .unix(let path): "unix:\(path.escaped())"
         }
     }
 }

@@ -30,13 +30,13 @@ public struct TransportError: Error, Hashable, Sendable, CustomStringConvertible
     public var code: Code
     /// The system's error number; 0 where there is none.
     public var errno: Int32
-    /// What happened, for people.
+    /// What happened, for people: one line, in which control and format characters are escaped.
     public var message: String
 
     package init(_ code: Code, errno: Int32 = 0, _ message: String) {
         self.code = code
         self.errno = errno
-        self.message = message
+        self.message = message.asMessage
     }
 
     /// The code and the message.

@@ -129,13 +129,8 @@ extension Bytes: ExpressibleByStringInterpolation, ExpressibleByArrayLiteral {
 }
 
 extension Bytes: CustomStringConvertible {
-    /// The number of bytes and the first sixteen of them in hexadecimal.
-    public var description: String {
-        let digits = prefix(16).map { byte in
-            (byte < 16 ? "0" : "") + String(byte, radix: 16)
-        }
-        return "\(count) bytes" + (isEmpty ? "" : ": " + digits.joined(separator: " ") + (count > 16 ? " …" : ""))
-    }
+    /// The number of bytes, and none of them: they may be secrets, and descriptions end up in logs.
+    public var description: String { count == 1 ? "1 byte" : "\(count) bytes" }
 }
 
 extension String {

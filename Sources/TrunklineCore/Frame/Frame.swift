@@ -168,7 +168,7 @@ extension Frame {
 }
 
 extension Frame: CustomStringConvertible {
-    /// The header's values and the beginning of the body, for logs.
+    /// The header's values and the size of the body, for logs. None of the body's bytes.
     public var description: String {
         var text = "\(kind) type 0x\(String(type, radix: 16)) serial \(serial)"
         if status != 0 || isRejection { text += " status \(status)" }

@@ -99,7 +99,7 @@ public protocol FrameCodec: Sendable {
     ///
     /// The last frame of a link that ends in good order: by `close()`, or because it was left for another and nothing is
     /// under way on it any more. What the server says to it is not heard. Not sent by `closeNow()` and `suspend()`, nor for
-    /// a client that is let go. For protocols in which a connection that ends without it is a failure (MQTT's DISCONNECT,
+    /// a client that is let go, nor to a server that reads nothing for 2 s of closing. For protocols in which a connection that ends without it is a failure (MQTT's DISCONNECT,
     /// SMPP's unbind, SMTP's QUIT).
     func closingFrame() -> Frame?
 

@@ -23,13 +23,16 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
 
     /// What kind of mistake it is.
     public var code: Code
-    /// What was found and what was expected, for people.
+    /// What was found and what was expected, for people: one line.
     public var message: String
 
     /// Makes an error, for codecs.
+    ///
+    /// The message goes into logs. Control characters, line separators and format characters in it are escaped, and it is
+    /// cut off after 2,048 scalars. Leave out what may be a secret: bytes of a body, tokens.
     public init(_ code: Code, _ message: String) {
         self.code = code
-        self.message = message
+        self.message = message.asMessage
     }
 
     /// The code and the message.

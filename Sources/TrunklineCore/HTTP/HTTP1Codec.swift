@@ -80,7 +80,7 @@ public struct HTTP1Codec: FrameCodec {
         if let host {
             require(
                 HTTP1Grammar.isHost(host),
-                "HTTP1Codec: “\(host.escaped)” is no host: a name or an address, perhaps with a port",
+                "HTTP1Codec: “\(host.withoutCredentials.escaped())” is no host: a name or an address, perhaps with a port",
                 file,
                 line
             )

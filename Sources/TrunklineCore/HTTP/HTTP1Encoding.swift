@@ -64,7 +64,7 @@ struct HTTP1Encoding {
         if !framing.hasHost {
             guard let host else { throw FrameError(.malformed, "a request without Host (RFC 9112 §3.2)") }
             guard HTTP1Grammar.isHost(host) else {
-                throw FrameError(.malformed, "“\(host.escaped)” is no host")
+                throw FrameError(.malformed, "“\(host.withoutCredentials.escaped())” is no host")
             }
             additions.host = "Host: \(host)\r\n"
         }

@@ -72,6 +72,15 @@ enum HTTP1Grammar {
         unsafe bytes.extracting(range).withUnsafeBufferPointer { unsafe array.append(contentsOf: $0) }
     }
 
+    /// What is wrong with `text`, which is to be a token; `nil` for nothing. Shows no more of it than is one.
+    static func tokenError(_ text: String, _ place: String) -> FrameError? {
+        guard let first = text.utf8.first(where: { !isToken($0) }) else {
+            return text.isEmpty ? FrameError(.malformed, "\(place) that is empty") : nil
+        }
+        let start = String(decoding: text.utf8.prefix { isToken($0) }, as: UTF8.self)
+        return complaint(about: first, in: start.isEmpty ? place : "\(place), after “\(start.escaped(upTo: 64))”")
+    }
+
     /// What is wrong with a byte that no line may hold.
     static func complaint(about byte: UInt8, in place: String) -> FrameError {
         let what =

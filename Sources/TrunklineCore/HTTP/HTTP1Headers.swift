@@ -52,11 +52,9 @@ public struct HTTP1Headers: Sendable, Hashable {
     /// Appends the field lines to `output`, or refuses what would not be read as what it is (header injection).
     func encode(into output: inout [UInt8]) throws(FrameError) {
         for field in fields {
-            guard !field.name.isEmpty, field.name.utf8.allSatisfy({ HTTP1Grammar.isToken($0) }) else {
-                throw FrameError(.malformed, "a field cannot be called “\(field.name)”")
-            }
+            if let error = HTTP1Grammar.tokenError(field.name, "the name of a field") { throw error }
             if let byte = field.value.utf8.first(where: { !HTTP1Grammar.isText($0) }) {
-                throw HTTP1Grammar.complaint(about: byte, in: "the value of \(field.name)")
+                throw HTTP1Grammar.complaint(about: byte, in: "the value of \(field.name.escaped())")
             }
             output += Array(field.name.utf8) + [HTTP1Grammar.colon, HTTP1Grammar.space] + Array(field.value.utf8)
             output += [HTTP1Grammar.carriageReturn, HTTP1Grammar.lineFeed]
@@ -78,10 +76,10 @@ extension HTTP1Headers: RandomAccessCollection {
 }
 
 extension HTTP1Headers: CustomStringConvertible {
-    /// `name: value` in one line for each field, escaped, for logs. The values of `Authorization`, `Proxy-Authorization`,
-    /// `Cookie` and `Set-Cookie` are left out.
+    /// `name: value` in one line for each field, escaped and at most 256 characters of either, for logs. The values of
+    /// `Authorization`, `Proxy-Authorization`, `Cookie` and `Set-Cookie` are left out.
     public var description: String {
-        fields.map { "\($0.name.escaped): \(Self.isSecret($0.name) ? "(redacted)" : $0.value.escaped)" }
+        fields.map { "\($0.name.escaped()): \(Self.isSecret($0.name) ? "(redacted)" : $0.value.escaped())" }
             .joined(separator: "\n")
     }
 

@@ -49,6 +49,16 @@ struct HTTP1Message {
     }
 }
 
+extension Frame {
+    /// How many bytes the body has without the head and the trailers of an HTTP message.
+    package var contentCount: Int {
+        let head = Int(clamping: self[HTTP1Message.headLength] ?? 0)
+        let trailers = Int(clamping: self[HTTP1Message.trailerLength] ?? 0)
+        // Named fields of that name in another protocol are somebody else's: they may say anything.
+        return head <= body.count && trailers <= body.count - head ? body.count - head - trailers : body.count
+    }
+}
+
 extension Bytes {
     /// Calls `body` with the bytes.
     func withSpan<Result>(_ body: (Span<UInt8>) throws(FrameError) -> Result) throws(FrameError) -> Result {

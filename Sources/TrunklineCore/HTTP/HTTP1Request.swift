@@ -16,8 +16,8 @@ public struct HTTP1Request: Sendable, Hashable {
         /// The method of a literal.
         public init(stringLiteral name: String) { self.name = name }
 
-        /// The method's name.
-        public var description: String { name }
+        /// The method's name, escaped.
+        public var description: String { name.escaped() }
 
         /// Reads.
         public static let get: Method = "GET"
@@ -114,13 +114,14 @@ public struct HTTP1Request: Sendable, Hashable {
     /// - Throws: `malformed` for a method, a target or a field that would not be read as what it is: one with a line
     ///   break, a zero byte or a blank in the wrong place.
     public func frame() throws(FrameError) -> Frame {
-        guard !method.name.isEmpty, method.name.utf8.allSatisfy({ HTTP1Grammar.isToken($0) }) else {
-            throw FrameError(.malformed, "a method cannot be called “\(method)”")
+        if let error = HTTP1Grammar.tokenError(method.name, "a method") { throw error }
+        guard !target.isEmpty else { throw FrameError(.malformed, "a target that is empty") }
+        // The target itself may hold tokens, so it is in no message.
+        if let (index, byte) = target.utf8.enumerated().first(where: { !HTTP1Grammar.isTarget($0.element) }) {
+            let place = "a target of \(target.utf8.count) bytes, at offset \(index): it must be percent-encoded"
+            throw HTTP1Grammar.complaint(about: byte, in: place)
         }
-        guard !target.isEmpty, target.utf8.allSatisfy({ HTTP1Grammar.isTarget($0) }) else {
-            throw FrameError(.malformed, "“\(target)” is no target: it must be percent-encoded, and not empty")
-        }
-        var head = Array("\(method) \(target) HTTP/1.1\r\n".utf8)
+        var head = Array("\(method.name) \(target) HTTP/1.1\r\n".utf8)
         try headers.encode(into: &head)
         return Frame(.request, type: method.type, body: HTTP1Message.joined(head, body))
     }

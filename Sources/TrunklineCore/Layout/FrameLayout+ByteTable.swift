@@ -63,7 +63,7 @@ extension LayoutPlan {
 
     /// `name` so that it does not end the table's cell.
     private func cell(_ name: String) -> String {
-        String(name.flatMap { $0 == "|" ? "\\|" : $0.isNewline ? " " : String($0) })
+        String(name.escaped().flatMap { $0 == "|" ? "\\|" : String($0) })
     }
 }
 

@@ -7,8 +7,8 @@ public struct LayoutError: Error, Hashable, Sendable, CustomStringConvertible {
     public let message: String
 
     init(_ field: String, _ message: String) {
-        self.field = field
-        self.message = message
+        self.field = field.escaped()
+        self.message = message.asMessage
     }
 
     /// What `body` returns; the field of an error that it throws is said to be the `layout`'s.

@@ -1,47 +1,64 @@
+// The one place that decides how text from elsewhere (a peer, a configuration, a caller) appears in messages and
+// descriptions. Bodies do not appear at all, only their sizes.
+
 extension String {
-    /// The text as it may stand in a log: in one line, with everything escaped that is not printed as itself.
-    package var escaped: String {
-        var text = ""
+    /// The text as it may stand in a log: in one line, at most `limit` scalars long and " …" if it was longer, with
+    /// escapes for everything that is not seen where it stands: control characters, line and paragraph separators, marks
+    /// of direction and other format characters, private and unassigned scalars.
+    ///
+    /// A backslash stays as it is, so that escaping a message as a whole leaves alone what was escaped in it.
+    package func escaped(upTo limit: Int = 256) -> String {
+        // Nearly always there is nothing to do.
+        if utf8.count <= limit, utf8.allSatisfy({ 0x20 <= $0 && $0 < 0x7F }) { return self }
+        var (text, count) = ("", 0)
         for scalar in unicodeScalars {
-            switch scalar {
-            case "\\": text += "\\\\"
-            case "\n": text += "\\n"
-            case "\r": text += "\\r"
-            case "\t": text += "\\t"
-            default: text += scalar.isPrinted ? String(scalar) : "\\u{\(String(scalar.value, radix: 16))}"
-            }
+            let piece = scalar.escaped
+            count += piece.unicodeScalars.count
+            guard count <= limit else { return text + " …" }
+            text += piece
         }
         return text
     }
+
+    /// The text as a whole message: escaped, and at most 2,048 scalars long.
+    package var asMessage: String { escaped(upTo: 2048) }
+
+    /// The text of an address without the user and the password before its last `@`.
+    package var withoutCredentials: String {
+        guard let at = lastIndex(of: "@") else { return self }
+        var start = startIndex
+        // Behind the scheme.
+        var index = startIndex
+        while index < at {
+            if self[index...].hasPrefix("://") {
+                start = self.index(index, offsetBy: 3)
+                break
+            }
+            index = self.index(after: index)
+        }
+        return self[..<start] + "(redacted)" + self[at...]
+    }
+
+    /// Whether the system, which ends names and paths at their first zero byte, would see another text.
+    package var hasZeroByte: Bool { utf8.contains(0) }
 }
 
 extension Unicode.Scalar {
+    /// The scalar as it is seen, or an escape for it.
+    fileprivate var escaped: String {
+        switch self {
+        case "\n": "\\n"
+        case "\r": "\\r"
+        case "\t": "\\t"
+        default: isPrinted ? String(self) : "\\u{\(String(value, radix: 16))}"
+        }
+    }
+
     /// Whether it is seen where it stands, and changes nothing around it, as marks of direction do.
-    fileprivate var isPrinted: Bool {
+    package var isPrinted: Bool {
         switch properties.generalCategory {
         case .control, .format, .surrogate, .privateUse, .unassigned, .lineSeparator, .paragraphSeparator: false
         default: true
         }
-    }
-}
-
-extension Frame {
-    /// How the body begins, for people: at most 64 bytes of it; `nil` if there are none. The head of an HTTP message is
-    /// passed over.
-    package var excerpt: String? {
-        body.excerpt(from: Int(clamping: self[HTTP1Message.headLength] ?? 0), upTo: 64)
-    }
-}
-
-extension Bytes {
-    /// At most `limit` bytes: text in quotes, escaped; what is no text as numbers; `nil` if there are none from `start` on.
-    package func excerpt(from start: Int = 0, upTo limit: Int) -> String? {
-        guard start < count else { return nil }
-        var end = Swift.min(count, start + limit)
-        // Not within a character: its first byte is no continuation.
-        if end < count { while end > start, end > start + limit - 4, self[end] & 0xC0 == 0x80 { end -= 1 } }
-        let bytes = Bytes(self[start..<end])
-        guard let text = String(validating: bytes, as: UTF8.self) else { return Bytes(self[start...]).description }
-        return "“\(text.escaped)”" + (end < count ? " …" : "")
     }
 }

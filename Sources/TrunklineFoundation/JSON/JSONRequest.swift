@@ -104,7 +104,7 @@ public struct JSONDecodingError: Error, CustomStringConvertible {
     /// Where in the text, from the outermost key on: `["user", "addresses", "0", "street"]`. Empty for the whole of it, and
     /// where a decoder throws an error of its own: a `DecodingError` has a path.
     public let codingPath: [String]
-    /// What the decoder says is wrong there.
+    /// What the decoder says is wrong there. It may quote the text: a secret, or what forges lines of a log.
     public let reason: String
     /// How the text begins: at most 256 bytes. They are the server's, and may hold what does not belong in a log: tokens,
     /// names.
@@ -129,17 +129,19 @@ public struct JSONDecodingError: Error, CustomStringConvertible {
             }
     }
 
-    /// Place and reason, at most 200 characters of each, and how the text begins, at most 64 bytes: in one line, escaped, as
-    /// it goes into logs by way of `ClientError.description`. What comes of the server in it may be a secret all the same.
+    /// The place, what is wrong there and how long the text is: in one line, escaped, as it goes into logs by way of
+    /// `ClientError.description`. No value of the text: where the decoder's reason may quote one, `reason` alone has it.
+    /// Keys of the text are a part of the place.
     public var description: String {
-        let place = codingPath.isEmpty ? "the text" : Self.line(codingPath.joined(separator: "."))
-        let beginning = excerpt.excerpt(upTo: 64).map { ", beginning \($0)" } ?? ""
-        return "\(place): \(Self.line(reason)); \(length) bytes\(beginning)"
+        let place = codingPath.isEmpty ? "the text" : codingPath.joined(separator: ".").escaped()
+        return "\(place): \(quotesText ? "the data is invalid (see `reason`)" : reason.escaped()); \(length) bytes"
     }
 
-    /// Keys are the server's, and a decoder's reason may quote it at any length.
-    private static func line(_ text: String) -> String {
-        let start = text.unicodeScalars.prefix(200)
-        return String(start).escaped + (start.endIndex < text.unicodeScalars.endIndex ? " …" : "")
+    /// Whether `reason` may have a value of the text in it: types and keys alone are named by the other errors.
+    private var quotesText: Bool {
+        switch underlying as? DecodingError {
+        case .typeMismatch, .valueNotFound, .keyNotFound: false
+        default: true
+        }
     }
 }

@@ -227,9 +227,9 @@ final class BodySpool: Sendable {
 }
 
 extension URLError {
-    /// An error that says more than its code.
+    /// An error that says more than its code, in one line.
     init(_ code: Code, reason: String, underlying: (any Error)? = nil) {
-        var info: [String: any Sendable] = [NSLocalizedDescriptionKey: reason]
+        var info: [String: any Sendable] = [NSLocalizedDescriptionKey: reason.asMessage]
         info[NSUnderlyingErrorKey] = underlying
         self.init(code, userInfo: info)
     }

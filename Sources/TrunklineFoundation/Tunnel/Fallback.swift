@@ -80,11 +80,23 @@ extension URLError {
         self.init(code, reason: "\(error)", underlying: error)
     }
 
-    /// The same with the URL that it is about, if it does not say so yet.
+    /// The same with the URL that it is about, if it does not say so yet. No URL in it has a user or a password.
     func failing(at url: URL?) -> URLError {
-        guard let url, failingURL == nil else { return self }
+        guard let url = (failingURL ?? url)?.withoutCredentials, url != failingURL else { return self }
         var info = userInfo
         info[NSURLErrorFailingURLErrorKey] = url
+        info["NSErrorFailingURLStringKey"] = nil  // the same as a text, of old
         return URLError(code, userInfo: info)
+    }
+}
+
+extension URL {
+    /// The URL without user and password.
+    var withoutCredentials: URL {
+        guard user(percentEncoded: true) != nil || password(percentEncoded: true) != nil,
+            var components = URLComponents(url: self, resolvingAgainstBaseURL: true)
+        else { return self }
+        (components.percentEncodedUser, components.percentEncodedPassword) = (nil, nil)
+        return components.url ?? self
     }
 }

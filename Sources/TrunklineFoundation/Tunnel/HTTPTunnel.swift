@@ -67,6 +67,13 @@ public final class HTTPTunnel: Sendable {
         /// How many bytes of a body that is sent directly, and whose length is not known, are collected in a file. Default
         /// 4 GiB.
         public var maximumUploadSpool = 4 * 1024 * 1024 * 1024
+        /// The most bytes of a response's body, decoded, that `data` and `upload` collect in memory, over the link and
+        /// directly; `TunnelURLProtocol` too, on Linux. Default 64 MiB, at least 0.
+        ///
+        /// A longer one fails with `dataLengthExceedsMaximum`, at once when its `Content-Length` says so, and the transfer is
+        /// cancelled at the gateway and at the origin. The underlying `ClientError` is `overloaded`, with the fate `answered`:
+        /// the origin has carried the request out. `bytes` and `download` have no limit: they hold no body in memory.
+        public var maximumBodySize = 64 * 1024 * 1024
 
         /// The defaults.
         public init() {}
@@ -106,6 +113,7 @@ public final class HTTPTunnel: Sendable {
     public init(_ client: Client, options: Options = Options()) {
         self.client = client
         var options = options
+        options.maximumBodySize = max(0, options.maximumBodySize)
         options.window = min(max(options.window, TunnelWire.windows.lowerBound), TunnelWire.windows.upperBound)
         self.options = options
         budget = options.hedgeBudget.map { Lock(RetryAccount($0)) }
@@ -116,19 +124,21 @@ public final class HTTPTunnel: Sendable {
 
     // MARK: Calls
 
-    /// What `url` has.
+    /// What `url` has, of at most `options.maximumBodySize` bytes.
     public func data(from url: URL, policy: Policy? = nil) async throws(URLError) -> (Data, URLResponse) {
         try await data(for: URLRequest(url: url), policy: policy)
     }
 
     /// The answer to `request`, with its `httpBody` or `httpBodyStream`, which is read once: see `upload(for:from:)`.
     ///
+    /// A body of more than `options.maximumBodySize` fails with `dataLengthExceedsMaximum`; see `bytes` and `download`.
+    ///
     /// - Parameters:
     ///   - request: Of its properties count: URL, method, fields, body, `timeoutInterval` (the longest time without progress)
     ///     and `httpShouldHandleCookies`.
     ///   - policy: Which way it goes; `nil` for `options.policy`.
     public func data(for request: URLRequest, policy: Policy? = nil) async throws(URLError) -> (Data, URLResponse) {
-        try await whole(try await run(request, body(of: request), policy))
+        try await whole(try await run(request, body(of: request), policy), of: request)
     }
 
     /// The answer to `request` with `data` as its body.
@@ -137,16 +147,16 @@ public final class HTTPTunnel: Sendable {
         from data: Data,
         policy: Policy? = nil
     ) async throws(URLError) -> (Data, URLResponse) {
-        try await whole(try await run(request, .data(data), policy))
+        try await whole(try await run(request, .data(data), policy), of: request)
     }
 
-    /// The answer to `request` with what is in a file as its body.
+    /// The answer to `request` with what is in a file as its body: a regular file, or else `cannotOpenFile`.
     public func upload(
         for request: URLRequest,
         fromFile file: URL,
         policy: Policy? = nil
     ) async throws(URLError) -> (Data, URLResponse) {
-        try await whole(try await run(request, try await .file(at: file), policy))
+        try await whole(try await run(request, try await .file(at: file), policy), of: request)
     }
 
     /// The answer to `request` with a body that is made as it is sent. It is read once, so the request is not sent again
@@ -160,7 +170,7 @@ public final class HTTPTunnel: Sendable {
         from pieces: Pieces,
         policy: Policy? = nil
     ) async throws(URLError) -> (Data, URLResponse) where Pieces.Element == Data {
-        try await whole(try await run(request, .stream(BodyStream(pieces)), policy))
+        try await whole(try await run(request, .stream(BodyStream(pieces)), policy), of: request)
     }
 
     /// The head of the answer to `request`, and its body as it comes.
@@ -204,9 +214,24 @@ public final class HTTPTunnel: Sendable {
         return request.httpBody.map { $0.isEmpty ? .none : .data($0) } ?? .none
     }
 
-    private func whole(_ reply: TunnelReply) async throws(URLError) -> (Data, URLResponse) {
+    /// The body in one piece, unless it is longer than it may be.
+    private func whole(_ reply: TunnelReply, of request: URLRequest) async throws(URLError) -> (Data, URLResponse) {
+        let isEmpty = request.httpMethod == "HEAD" || [204, 304].contains(reply.response.statusCode)
+        // What the head says of a body with a coding is how long it was before it was decoded: hardly ever longer.
+        if !isEmpty, reply.response.expectedContentLength > options.maximumBodySize { throw excess(reply) }
         var data = Data()
-        while let piece = try await reply.body.storage.next() { data += piece }
+        while let piece = try await reply.body.storage.next() {
+            guard data.count + piece.count <= options.maximumBodySize else { throw excess(reply) }
+            data += piece
+        }
         return (data, reply.response)
+    }
+
+    /// Gives up a response that is longer than it may be.
+    private func excess(_ reply: TunnelReply) -> URLError {
+        reply.body.cancel()
+        let reason = "the response's body has more than \(options.maximumBodySize) bytes (maximumBodySize)"
+        let error = ClientError(.overloaded, .answered, reason)
+        return URLError(.dataLengthExceedsMaximum, reason: reason, underlying: error).failing(at: reply.response.url)
     }
 }

@@ -1,5 +1,6 @@
 import Foundation
 import Trunkline
+import TrunklineCore
 
 /// What a request carries.
 enum TunnelBody: Sendable {
@@ -23,13 +24,22 @@ enum TunnelBody: Sendable {
         }
     }
 
-    /// A file that must be there.
+    /// A regular file that must be there: to open a FIFO could take for ever, and nothing else has a length.
     static func file(at url: URL) async throws(URLError) -> TunnelBody {
-        let count = await Disk.run { () -> Int? in
-            let attributes = try? FileManager.default.attributesOfItem(atPath: url.path)
-            return (attributes?[.size] as? NSNumber)?.intValue
+        let path = url.path(percentEncoded: false)
+        guard url.isFileURL, !path.hasZeroByte else {
+            throw URLError(.fileDoesNotExist, reason: "“\(path.withoutCredentials)” is no path of a file")
         }
-        guard let count else { throw URLError(.fileDoesNotExist, reason: "there is no file at \(url.path)") }
+        let attributes = await Disk.run { () -> (size: Int?, isRegular: Bool)? in
+            let path = URL(fileURLWithPath: path).resolvingSymlinksInPath().path(percentEncoded: false)
+            guard let attributes = try? FileManager.default.attributesOfItem(atPath: path) else { return nil }
+            let isRegular = attributes[.type] as? FileAttributeType == .typeRegular
+            return ((attributes[.size] as? NSNumber)?.intValue, isRegular)
+        }
+        guard let attributes, let count = attributes.size else {
+            throw URLError(.fileDoesNotExist, reason: "there is no file at \(path)")
+        }
+        guard attributes.isRegular else { throw URLError(.cannotOpenFile, reason: "\(path) is no regular file") }
         return .file(url, count: count)
     }
 

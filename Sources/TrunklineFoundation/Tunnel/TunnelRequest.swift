@@ -40,6 +40,8 @@ struct TunnelRequest: Sendable {
             let pair = Data("\(user):\(url.password(percentEncoded: false) ?? "")".utf8)
             headers["Authorization"] = "Basic \(pair.base64EncodedString())"
         }
+        // From here on it is in the field alone: not in errors, nor in the URL of the response.
+        self.url = url.withoutCredentials
         if case .none = body {
         } else {
             guard method != "GET" else {
@@ -54,10 +56,14 @@ struct TunnelRequest: Sendable {
     }
 
     private func checkURL() throws(URLError) {
-        guard ["http", "https"].contains(url.scheme?.lowercased()) else {
-            throw URLError(.unsupportedURL, userInfo: [NSURLErrorFailingURLErrorKey: url])
+        guard ["http", "https"].contains(url.scheme?.lowercased()) else { throw URLError(.unsupportedURL) }
+        guard let host = url.host(percentEncoded: false), !host.isEmpty else {
+            throw URLError(.badURL, reason: "a URL without a host")
         }
-        guard let host = url.host(), !host.isEmpty else { throw URLError(.badURL, reason: "a URL without a host") }
+        // A zero byte in it: who resolves it may see another name.
+        guard host.unicodeScalars.allSatisfy({ $0.isPrinted && $0 != " " }) else {
+            throw URLError(.badURL, reason: "a host with a control or format character in it")
+        }
     }
 
     /// Scheme, host and port: what fields of one origin must not be told to another (RFC 6454).
@@ -115,7 +121,7 @@ struct TunnelRequest: Sendable {
             let target = URL(string: location, relativeTo: url)?.absoluteURL
         else { return nil }
         var next = self
-        next.url = target
+        next.url = target.withoutCredentials
         try next.checkURL()
         if response.statusCode == 303 && method != "HEAD"
             || [301, 302].contains(response.statusCode) && method == "POST"

@@ -27,7 +27,8 @@ import TrunklineIO
 ///   task, and has no place for the file of a download task: both fail with `unsupportedURL`. Use data tasks with an
 ///   `httpBody` or `httpBodyStream`, the tunnel's own `upload` and `download`, or a session without this protocol;
 /// - the body of an answer is handed over in one piece when it is whole, because a session would keep the last one alone for a
-///   completion handler. For bodies that do not fit into memory use `HTTPTunnel.bytes` or `download`;
+///   completion handler. One of more than the tunnel's `options.maximumBodySize` fails with `dataLengthExceedsMaximum`. For
+///   bodies that do not fit into memory use `HTTPTunnel.bytes` or `download`;
 /// - a session writes the cookies of its storage into every request, and keeps none that come. With `options.cookieStorage`
 ///   they are replaced by those of that storage, and so is a `Cookie` field of your own;
 /// - a task that is suspended goes on, and its answer waits until it is resumed: to begin anew could carry it out twice;

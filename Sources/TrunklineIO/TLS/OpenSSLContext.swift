@@ -87,6 +87,10 @@ package final class OpenSSLContext: TLSContext, @unchecked Sendable {
     /// Prepares `ssl` for the server `name`: what to ask for, what to insist on, what to resume.
     func prepare(_ ssl: OpaquePointer, for name: String) throws(TransportError) {
         let api = unsafe library.api
+        // OpenSSL and the system would see the name end there: a certificate of the part before it would do.
+        guard !name.hasZeroByte else {
+            throw TransportError(.tls(.configuration), "\"\(name)\" is no name of a server: there is a zero byte in it")
+        }
         var isNamed: Int32 = 1
         var isChecked: Int32 = 1
         let parameters = unsafe api.pointee.SSL_get0_param(ssl)

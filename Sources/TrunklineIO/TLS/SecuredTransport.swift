@@ -245,6 +245,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
 
     /// What a handshake has to say is none of the owner's.
     package var isHoldingBytes: Bool { hasUnsent && isOpen }
+    package var heldByteCount: Int { isHoldingBytes ? engine.outgoing.count : 0 }
 
     // MARK: Ends
 

@@ -9,8 +9,11 @@ public struct PEM: Sendable, CustomStringConvertible, CustomReflectable {
 
     private let source: Source
 
-    /// The file at `path`. It is read when a link is to be secured, and again when it has changed since the last one: that
-    /// is how certificates and keys are rotated.
+    /// The regular file at `path`, of at most 16 MiB. It is read when a link is to be secured, and again when it has changed
+    /// since the last one: that is how certificates and keys are rotated.
+    ///
+    /// What is no regular file (a FIFO such as `<(command)` of a shell makes, a terminal) and a path with a zero byte fail the
+    /// attempt with `tls(.configuration)`. Give what a command prints as `.text`.
     public static func file(_ path: String) -> PEM { PEM(source: .file(path)) }
 
     /// The text itself.
@@ -22,7 +25,7 @@ public struct PEM: Sendable, CustomStringConvertible, CustomReflectable {
     /// Where the text is, or how long it is.
     public var description: String {
         switch source {
-        case .file(let path): "PEM in \(path)"
+        case .file(let path): "PEM in \(path.escaped())"
         case .text(let text): "PEM of \(text.count) bytes"
         }
     }

@@ -39,6 +39,9 @@ final class Certificate: @unchecked Sendable {
             )
         }
         let failure = TransportError(.tls(.configuration), "OpenSSL made no certificate for \(request.subject)")
+        // OpenSSL reads all names from one text, which ends at a zero byte, and with commas between them.
+        let isOneName = request.names.allSatisfy { !$0.hasZeroByte && !$0.contains(",") }
+        guard isOneName, !request.subject.hasZeroByte else { throw failure }
         guard let key = unsafe Self.makeKey(api) else { throw failure }
         guard let certificate = unsafe api.pointee.X509_new() else {
             unsafe api.pointee.EVP_PKEY_free(key)

@@ -1,3 +1,5 @@
+import TrunklineCore
+
 extension CodecConformance {
     /// What a codec has to keep.
     public enum Rule: String, Sendable, Hashable, CaseIterable {
@@ -68,7 +70,7 @@ extension CodecConformance {
         mutating func add(_ rule: Rule, _ message: String, _ bytes: [UInt8]) {
             counts[rule, default: 0] += 1
             guard counts[rule, default: 0] <= Self.shownPerRule else { return }
-            violations.append(Violation(rule: rule, message: message, bytes: bytes))
+            violations.append(Violation(rule: rule, message: message.asMessage, bytes: bytes))
         }
 
         /// Every violation, how many more there are, and what was not checked.

@@ -223,7 +223,7 @@ final class GatewayPerformance: Sendable {
         if hasBegun.withLock({ $0 }) {
             return try await end(TunnelWire.abort(verdict.code ?? .badServerResponse), outcome)
         }
-        let text = Bytes(refusal.message.escaped + "\n")
+        let text = Bytes(refusal.message.asMessage + "\n")
         let fields: HTTP1Headers = [
             TunnelWire.gatewayField: verdict.text, "Content-Type": "text/plain; charset=utf-8",
             "Content-Length": "\(text.count)",

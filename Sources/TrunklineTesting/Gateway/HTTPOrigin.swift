@@ -1,4 +1,5 @@
 public import Foundation
+import TrunklineCore
 
 /// Scheme, host and port of a server of HTTP (RFC 6454), as a gateway's allow-list has them.
 ///
@@ -18,7 +19,8 @@ public struct HTTPOrigin: Sendable, Hashable, CustomStringConvertible {
     /// The origin of a URL; `nil` when it has none that a gateway could ask.
     public init?(of url: URL) {
         guard let scheme = url.scheme?.lowercased(), ["http", "https"].contains(scheme),
-            let host = url.host(percentEncoded: false)?.lowercased(), !host.isEmpty, !host.contains("*")
+            let host = url.host(percentEncoded: false)?.lowercased(), !host.isEmpty, !host.contains("*"),
+            host.unicodeScalars.allSatisfy(\.isPrinted)  // no zero byte either, behind which another name may stand
         else { return nil }
         self.scheme = scheme
         self.host = host.hasPrefix("[") && host.hasSuffix("]") ? String(host.dropFirst().dropLast()) : host
@@ -53,7 +55,7 @@ public struct HTTPOrigin: Sendable, Hashable, CustomStringConvertible {
     }
 
     /// As it is written, always with its port.
-    public var description: String { "\(scheme)://\(host.contains(":") ? "[\(host)]" : host):\(port)" }
+    public var description: String { "\(scheme)://\(host.contains(":") ? "[\(host)]" : host.escaped()):\(port)" }
 }
 
 extension HTTPOrigin: ExpressibleByStringLiteral {

@@ -27,6 +27,8 @@ extension LoopbackServer {
         public internal(set) var connectionCount = 0
         /// Connections that were ever accepted.
         public internal(set) var totalConnections = 0
+        /// Connections that were closed at once because there were `Options.maximumConnections`.
+        public internal(set) var refusedConnectionCount = 0
         /// TLS handshakes that were completed.
         public internal(set) var handshakeCount = 0
         /// Those of them that took up an earlier session.
@@ -99,7 +101,7 @@ extension LoopbackServer.Journal: CustomStringConvertible {
             (replyCount, "replies"),
             (droppedReplyCount, "dropped replies"), (connectionCount, "open connections"),
             (totalConnections, "connections in all"), (malformedCount, "malformed connections"),
-            (handshakeFailureCount, "failed handshakes"),
+            (refusedConnectionCount, "refused connections"), (handshakeFailureCount, "failed handshakes"),
             (unansweredCount, "bodies without a reply"), (unencodableCount, "frames not encodable"),
             (overflowCount, "overflows"),
         ]
@@ -107,7 +109,7 @@ extension LoopbackServer.Journal: CustomStringConvertible {
         if let lastHandshakeFailure { words.append("last failed handshake: \(lastHandshakeFailure)") }
         if let lastMalformation { words.append("last malformation: \(lastMalformation)") }
         if let lastEncodingFailure { words.append("last encoding failure: \(lastEncodingFailure)") }
-        if let lastBodyFailure { words.append("last failure of a body: \(lastBodyFailure)") }
+        if let lastBodyFailure { words.append("last failure of a body: \("\(lastBodyFailure)".asMessage)") }
         return words.isEmpty ? "nothing" : words.joined(separator: ", ")
     }
 }

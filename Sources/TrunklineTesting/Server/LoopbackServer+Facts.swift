@@ -129,7 +129,7 @@ extension LoopbackServer {
     }
 
     func armTimer() {
-        let next = [deadlines.earliest, waiters.values.map(\.deadline).min()].compactMap { $0 }.min()
+        let next = [deadlines.earliest, waiters.values.map(\.deadline).min(), handshakeDeadline].compactMap { $0 }.min()
         if next == nil, timer == nil { return }
         let timer = timer ?? LoopTimer(target: self)
         self.timer = timer
@@ -152,6 +152,7 @@ extension LoopbackServer: TimerTarget {
     private func expire() {
         let now = loop.now
         runDelayed(at: now)
+        endHandshakes(at: now)
         for (ticket, waiter) in waiters.sorted(by: { $0.key < $1.key }) where waiter.deadline <= now {
             stopWaiting(ticket, .timedOut)
         }

@@ -10,6 +10,11 @@ extension LoopbackServer: TransportHandler {
     /// Takes a connection over; returns who hears of its socket.
     func accept(_ socket: any Transport) -> any TransportHandler {
         guard !isStopped else { return acceptor }  // nobody keeps it: it closes
+        guard links.count < options.maximumConnections else {
+            record.refusedConnectionCount += 1
+            settle()
+            return acceptor
+        }
         var transport = socket
         var handler: any TransportHandler = self
         if let context = tls, options.tls?.beginsAtOnce == true {
@@ -23,6 +28,7 @@ extension LoopbackServer: TransportHandler {
         }
         let link = ServerLink(transport, codec)
         links[transport.id] = link
+        if transport is SecuredTransport { awaitHandshake(on: link) }
         record.connectionCount += 1
         record.totalConnections += 1
         if let reaction = options.onConnect { perform(reaction, for: Frame(.request), on: link) }
@@ -37,11 +43,9 @@ extension LoopbackServer: TransportHandler {
             switch event {
             case .readable: server.read(link)
             case .writable: server.markDirty(link)
-            case .connectFailed(let error):
-                server.record.handshakeFailureCount += 1
-                server.record.lastHandshakeFailure = error
-                server.close(link, .gone)
+            case .connectFailed(let error): server.handshakeFailed(on: link, error)
             case .connected:
+                link.isHandshaking = false
                 server.record.handshakeCount += 1
                 let session = (link.transport as? SecuredTransport)?.session
                 if session?.isResumed == true { server.record.resumptionCount += 1 }
@@ -185,12 +189,37 @@ extension LoopbackServer: TransportHandler {
         do throws(TransportError) {
             let engine = try tls.makeEngine(for: "")
             link.transport = SecuredTransport(engine, on: loop, handler: self, over: link.transport)
+            awaitHandshake(on: link)
             updateReading(link)
             markDirty(link)
         } catch {
-            record.handshakeFailureCount += 1
-            record.lastHandshakeFailure = error
-            close(link, .gone)
+            handshakeFailed(on: link, error)
+        }
+    }
+
+    private func awaitHandshake(on link: ServerLink) {
+        guard let timeout = options.tls?.handshakeTimeout else { return }
+        link.isHandshaking = true
+        handshakes.append((link.transport.id, loop.now.advanced(by: timeout)))
+    }
+
+    private func handshakeFailed(on link: ServerLink, _ error: TransportError) {
+        record.handshakeFailureCount += 1
+        record.lastHandshakeFailure = error
+        close(link, .gone)
+    }
+
+    /// When the time of the oldest handshake is over that is under way.
+    var handshakeDeadline: Instant? {
+        while let first = handshakes.first, links[first.link]?.isHandshaking != true { _ = handshakes.popFirst() }
+        return handshakes.first?.deadline
+    }
+
+    /// Closes connections whose handshake takes too long.
+    func endHandshakes(at now: Instant) {
+        while let deadline = handshakeDeadline, deadline <= now, let first = handshakes.popFirst() {
+            guard let link = links[first.link], let timeout = options.tls?.handshakeTimeout else { continue }
+            handshakeFailed(on: link, TransportError(.timedOut, "no TLS handshake within \(timeout)"))
         }
     }
 

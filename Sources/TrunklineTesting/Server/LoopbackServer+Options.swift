@@ -24,6 +24,10 @@ extension LoopbackServer {
         public var recordedFrames = 10_000
         /// How many bytes of bodies `received` holds at most. Default 16 MiB.
         public var recordedBytes = 16 * 1024 * 1024
+        /// How many connections may be open at once; further ones are closed as soon as they are accepted, and counted
+        /// (`Journal.refusedConnectionCount`). Default 10,000, at least 0. Without descriptors, which the system may have fewer of
+        /// (`ulimit -n`), connections wait until there is one.
+        public var maximumConnections = 10_000
         /// A connection whose client leaves more bytes than this unread is reset. Default 256 MiB.
         public var maximumUnsent = 256 * 1024 * 1024
 

@@ -46,6 +46,8 @@ public actor LoopbackServer {
     var isSilent = false
     /// Open connections by the number of their transport.
     var links: [UInt64: ServerLink] = [:]
+    /// Connections with a TLS handshake, which may be over, and when its time is: in that order, as all have as long.
+    var handshakes = Deque<(link: UInt64, deadline: Instant)>()
     var record: Journal
     /// Reactions to the next requests, before the handler is asked.
     var scripted = Deque<Reaction>()

@@ -11,6 +11,8 @@ final class ServerLink {
     var backlog = Deque<Frame>()
     /// Reading is stopped for this link alone.
     var isStopped = false
+    /// Its TLS handshake is under way.
+    var isHandshaking = false
     /// Nothing more is read, nor done, but what is in the way out is still written.
     var isEnding = false
     /// Whether the link is in its server's list of those that have something to write.

@@ -231,6 +231,30 @@ import Testing
         #expect(late.message.hasSuffix("no answer from 10.0.0.2:7000; refused"))
     }
 
+    /// The name has no IPv6 addresses, which is no reason for a timeout of an IPv4 address that was connected, and whose TLS
+    /// handshake did not end.
+    @Test func aFamilyWithoutAddressesIsNoReasonWhereTheOtherHasSome() {
+        var race = AddressRace()
+        let unknown = TransportError(.nameResolutionFailed, "resolving db: no address associated with the name")
+        _ = race.resolved(.ipv6, .failure(unknown), at: start)
+        #expect(race.resolved(.ipv4, .success([four(1), four(2)]), at: start).contains(.connect(four(1), id: 1)))
+        let silent = race.timeoutError(connectingTo: "db:7000", after: .seconds(3))
+        #expect(silent.message == "connecting to db:7000: no link within 3.0 seconds: no answer from 10.0.0.1:7000")
+        race.attemptConnected(1)
+        let half = race.timeoutError(connectingTo: "db:7000", after: .seconds(3))
+        #expect(half.code == .timedOut)
+        #expect(
+            half.message.hasSuffix(
+                "seconds: 10.0.0.1:7000 was connected, but its TLS handshake did not end"
+            )
+        )
+        _ = race.attemptFailed(1, refused, at: start)
+        let second = race.timeoutError(connectingTo: "db:7000", after: .seconds(3))
+        #expect(second.message.hasSuffix("seconds: no answer from 10.0.0.2:7000; refused"))
+        #expect(race.attemptFailed(2, refused, at: start) == [.fail])
+        #expect(race.error(connectingTo: "db:7000") == refused)
+    }
+
     // MARK: Properties
 
     /// Whatever the order of outcomes: it ends, somebody wins exactly when some address works, every address was tried

@@ -14,9 +14,34 @@ import Testing
 
     @Test(arguments: [
         "", "host", "host:", ":80", "host:0", "host:65536", "::1:80", "host:-1", "unix:", "a\0b:1", " a:1",
+        "a\u{202e}b:1", "a\u{2028}b:1",
+        "127.0.0.1\0.trusted.example:1", "unix:/run/a\0b", "user:secret@host:1", "user@host:1",
     ])
     func nonsenseIsNone(_ text: String) {
         let error = #expect(throws: EndpointError.self) { try Endpoint(parsing: text) }
         #expect(error?.description.contains("is no endpoint") == true)
+    }
+
+    /// A URL of another kind, with its password, went into the log as it was.
+    @Test(arguments: [
+        "redis://ada:s3cret@host:6379", "ada:s3cret@host:1", "tls://ada:s3cret@host", "a@b:s3cret@host:1",
+    ])
+    func passwordsAreNotRepeated(_ text: String) throws {
+        let error = try #require(throws: EndpointError.self) { try Endpoint(parsing: text) }
+        #expect(!error.description.contains("s3cret") && !error.description.contains("ada"))
+        #expect(error.description.contains("(redacted)@host"))
+        #expect(!Endpoint.host("ada:s3cret@host", port: 1).description.contains("s3cret"))
+    }
+
+    @Test func descriptionsAreOneLine() throws {
+        for endpoint in [
+            Endpoint.host("a\nINFO: all is well\u{202e}", port: 1), .unix(path: "/run/a\r\nb\u{2028}").secured(),
+        ] {
+            let hasLines = endpoint.description.contains { $0.isNewline }
+            #expect(!hasLines && !endpoint.description.contains("\u{202e}"))
+        }
+        #expect(SocketAddress.unix(path: "/a\nb").description == #"unix:/a\nb"#)
+        let error = try #require(throws: EndpointError.self) { try Endpoint(parsing: "a\nINFO: all is well") }
+        #expect(error.description.hasPrefix(#""a\nINFO: all is well" is no endpoint"#))
     }
 }

@@ -64,15 +64,19 @@ import Testing
             (HTTP1Request(.get, "/", headers: ["X": "a\r\nEvil: b"]), "a carriage return"),
             (HTTP1Request(.get, "/", headers: ["X": "a\nEvil: b"]), "a line feed"),
             (HTTP1Request(.get, "/", headers: ["X": "a\0"]), "a zero byte"),
-            (HTTP1Request(.get, "/", headers: ["X: a\r\nEvil": "b"]), "cannot be called"),
-            (HTTP1Request(.get, "/", headers: ["": "b"]), "cannot be called"),
-            (HTTP1Request(.get, "/", headers: ["X ": "b"]), "cannot be called"),
-            (HTTP1Request(.get, "/ HTTP/1.1\r\nEvil: b"), "is no target"),
-            (HTTP1Request(.get, "/a b"), "is no target"),
-            (HTTP1Request(.get, ""), "is no target"),
-            (HTTP1Request(.get, "/ä"), "is no target"),
-            (HTTP1Request("GET /\r\n", "/"), "a method cannot be called"),
-            (HTTP1Request("", "/"), "a method cannot be called"),
+            (
+                HTTP1Request(.get, "/", headers: ["X: a\r\nEvil": "b"]),
+                "the byte 0x3a in the name of a field, after “X”"
+            ),
+            (HTTP1Request(.get, "/", headers: ["": "b"]), "the name of a field that is empty"),
+            (HTTP1Request(.get, "/", headers: ["X ": "b"]), "the byte 0x20 in the name of a field"),
+            (HTTP1Request(.get, "/ HTTP/1.1\r\nEvil: b"), "the byte 0x20 in a target of 19 bytes, at offset 1"),
+            (HTTP1Request(.get, "/a\0b"), "a zero byte in a target of 4 bytes, at offset 2"),
+            (HTTP1Request(.get, "/a\nb"), "a line feed without a carriage return in a target"),
+            (HTTP1Request(.get, ""), "a target that is empty"),
+            (HTTP1Request(.get, "/ä"), "the byte 0xc3 in a target"),
+            (HTTP1Request("GET /\r\n", "/"), "the byte 0x20 in a method, after “GET”"),
+            (HTTP1Request("", "/"), "a method that is empty"),
             (
                 HTTP1Request(.get, "/", headers: ["Content-Length": "2"], body: "x"),
                 "a Content-Length of 2 before 1 bytes"

@@ -109,15 +109,14 @@ func wiresharkName(_ name: String) -> String {
     return kept.isEmpty ? "_" : String(kept)
 }
 
-/// `text` as a string literal of Lua.
+/// `text` as a string literal of Lua. What is not seen as itself is written in bytes: a name must neither end the literal nor
+/// make the script look like another.
 func luaString(_ text: String) -> String {
     let escaped = text.unicodeScalars.map { scalar -> String in
         switch scalar {
         case "\"", "\\": "\\\(scalar)"
-        case "\u{20}"..."\u{7e}": String(scalar)
-        default:
-            scalar.value < 0x80
-                ? "\\x" + (scalar.value < 16 ? "0" : "") + String(scalar.value, radix: 16) : String(scalar)
+        case _ where scalar.isPrinted: String(scalar)
+        default: scalar.utf8.map { "\\x" + ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
         }
     }
     return "\"" + escaped.joined() + "\""

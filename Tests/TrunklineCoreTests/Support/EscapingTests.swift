@@ -1,0 +1,90 @@
+import Testing
+
+@testable import TrunklineCore
+
+/// Text from elsewhere on its way into a log.
+@Suite struct EscapingTests {
+    @Test func whatIsNotSeenIsEscaped() {
+        #expect("grüß, 日本 “a”".escaped() == "grüß, 日本 “a”")
+        #expect("a\r\n\tb\u{1b}[31m\0".escaped() == #"a\r\n\tb\u{1b}[31m\u{0}"#)
+        #expect(
+            "\u{2028}\u{2029}\u{85}\u{202e}\u{2066}\u{feff}".escaped()
+                == #"\u{2028}\u{2029}\u{85}\u{202e}\u{2066}\u{feff}"#
+        )
+        #expect("".escaped().isEmpty)
+    }
+
+    @Test func nothingIsEscapedTwice() {
+        for text in [#"C:\new"#, "a\nb\u{202e}", #"\u{2028}"#] {
+            #expect(text.escaped().escaped() == text.escaped())
+        }
+    }
+
+    @Test func whatIsLongIsCutOff() {
+        let long = String(repeating: "k", count: 300)
+        #expect(long.escaped() == String(repeating: "k", count: 256) + " …")
+        #expect(String(repeating: "k", count: 256).escaped().count == 256)
+        // Not within an escape.
+        #expect("ab\u{202e}c".escaped(upTo: 9) == "ab …")
+        #expect(String(repeating: "\n", count: 1_000_000).asMessage.count == 2050)
+    }
+
+    @Test func credentialsAreLeftOut() {
+        #expect("tls://ada:pw@host:1".withoutCredentials == "tls://(redacted)@host:1")
+        #expect("ada:pw@host".withoutCredentials == "(redacted)@host")
+        #expect("a@b:c@host".withoutCredentials == "(redacted)@host")
+        #expect("host:1".withoutCredentials == "host:1" && "".withoutCredentials.isEmpty)
+    }
+
+    /// A peer's text in an error, of a codec of the user's own for one, was several lines of the log.
+    @Test func messagesAreOneLine() throws {
+        let text = "no\nINFO: all is well\u{2028}\u{202e}" + String(repeating: "x", count: 1_000_000)
+        for message in [
+            "\(FrameError(.malformed, text))", "\(TransportError(.system, text))", "\(LayoutError(text, text))",
+            "\(HTTP1Request.Method(text))", "\(HTTP1Headers(dictionaryLiteral: (text, text)))",
+        ] {
+            let hasLines = message.contains { $0.isNewline || $0 == "\u{202e}" }
+            #expect(!hasLines && message.utf8.count < 5000, "\(message.prefix(80))")
+        }
+    }
+
+    /// The target of a request is where tokens are, and what is wrong with it was in the error as it was.
+    @Test func errorsOfHTTPShowNoTargetAndNoMoreOfANameThanIsOne() throws {
+        let requests = [
+            HTTP1Request(.get, "/login?token=s3cret\n"), HTTP1Request(.get, "/", headers: ["X: s3cret\nINFO": "a"]),
+            HTTP1Request("GET s3cret\n", "/"), HTTP1Request(.get, "/", headers: ["X": "s3cret\n"]),
+        ]
+        for request in requests {
+            let error = try #require(throws: FrameError.self) { try request.frame() }
+            let hasLines = error.message.contains { $0.isNewline }
+            #expect(!hasLines && !error.message.contains("s3cret"), "\(error)")
+        }
+        let long = HTTP1Request(.get, "/", headers: [String(repeating: "x", count: 100_000) + " ": "a"])
+        let error = try #require(throws: FrameError.self) { try long.frame() }
+        #expect(error.message.utf8.count < 200)
+    }
+
+    @Test func aHostWithAPasswordIsNotRepeated() throws {
+        var output = SendBuffer()
+        let codec = HTTP1Codec { $0.host = "ada:s3cret@host" }
+        let error = try #require(throws: FrameError.self) {
+            try codec.encode(HTTP1Request(.get, "/").frame(), into: &output)
+        }
+        #expect(error.message == "“(redacted)@host” is no host")
+    }
+
+    /// What ends a literal, a comment or a line, or turns the text around.
+    @Test func namesOfFieldsStayInTheirPlace() throws {
+        let name = "a\"]) os.execute(\"x\n\r\\\u{202e}\u{2028}| b"
+        let layout = try FrameLayout(validating: [
+            .type(UInt16.self), .integer(name, UInt16.self), .length(UInt32.self, counting: .body), .body,
+        ])
+        let script = layout.wiresharkDissector(name: "acme\n\")os.exit()--", port: 1)
+        #expect(script.contains(#"a\"]) os.execute(\"x\x0a\x0d\\\xe2\x80\xae\xe2\x80\xa8| b"#))
+        let scalars = script.unicodeScalars.filter { !$0.isPrinted && $0 != "\n" }
+        #expect(scalars.isEmpty && !script.contains("os.exit"))
+        let table = layout.byteTable
+        #expect(table.split(separator: "\n").count == 6 && !table.contains("\u{202e}") && !table.contains("\u{2028}"))
+        #expect(table.contains(#"os.execute("x\n\r\\u{202e}"#))
+    }
+}

@@ -1,0 +1,208 @@
+import Synchronization
+import Testing
+import TrunklineCore
+import TrunklineTesting
+
+@testable import TrunklineIO
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
+/// A loop whose system has run out of something.
+@Suite(.timeLimit(.minutes(1)))
+struct ReadinessTests {
+    /// An actor on a loop of its own, which has one listener or one socket.
+    private actor Owner: TransportHandler, ListenerHandler {
+        nonisolated let loop: SocketEventLoop
+        nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
+
+        private var listener: SocketListener?
+        private var transport: SocketTransport?
+        /// When `accept` was called.
+        private(set) var calls: [Instant] = []
+        private(set) var acceptedCount = 0
+        private(set) var failures: [TransportError] = []
+        private var waiter: CheckedContinuation<Void, Never>?
+
+        init() throws { loop = try #require(EventLoops(count: 1).next() as? SocketEventLoop) }
+
+        /// Listens where `accept` fails with the first of `codes`, then with the next, and then works.
+        func listen(failing codes: [Int32]) throws(TransportError) -> SocketAddress {
+            let listener = try SocketListener(
+                id: loop.newID(),
+                loop: loop,
+                address: .loopback(port: 0),
+                handler: self,
+                accepting: { [unowned self] descriptor in
+                    assumeIsolated { owner in
+                        owner.calls.append(owner.loop.now)
+                        guard owner.calls.count <= codes.count else { return acceptSocket(descriptor) }
+                        errno = codes[owner.calls.count - 1]
+                        return -1
+                    }
+                }
+            )
+            loop.register(listener, id: listener.id)
+            self.listener = listener
+            return listener.address
+        }
+
+        /// Reads from `descriptor`, and is told what comes of it.
+        func read(_ descriptor: Int32) {
+            let transport = SocketTransport(id: loop.newID(), loop: loop, accepted: descriptor)
+            transport.handler = self
+            loop.register(transport, id: transport.id)
+            self.transport = transport
+            transport.isReading = true
+        }
+
+        func connect(to address: SocketAddress) {
+            transport = loop.connect(to: address, options: SocketOptions(), handler: self) as? SocketTransport
+        }
+
+        /// Returns when something was accepted, or has failed.
+        func news() async {
+            guard acceptedCount == 0, failures.isEmpty else { return }
+            await withCheckedContinuation { waiter = $0 }
+        }
+
+        func end() {
+            listener?.close()
+            transport?.close()
+        }
+
+        private func tell() {
+            waiter?.resume()
+            waiter = nil
+        }
+
+        nonisolated func accepted(_ transport: sending any Transport) -> any TransportHandler {
+            assumeIsolated { owner in
+                owner.acceptedCount += 1
+                owner.tell()
+            }
+            return self
+        }
+
+        nonisolated func transport(_ id: UInt64, did event: TransportEvent) {
+            assumeIsolated { owner in
+                guard case .readable = event, let transport = owner.transport else { return }
+                var bytes = [UInt8](repeating: 0, count: 16)
+                let outcome = unsafe bytes.withUnsafeMutableBytes { unsafe transport.read(into: $0) }
+                guard case .failed(let error) = outcome else { return }
+                owner.failures.append(error)
+                owner.tell()
+            }
+        }
+    }
+
+    /// The connection stays in the backlog, so the listener stays readable: it was asked again at once, and so on for as long as
+    /// there was no descriptor.
+    @Test func aListenerWithoutDescriptorsRests() async throws {
+        let (owner, client) = (try Owner(), try Owner())
+        let codes = [EMFILE, ENFILE, ENOBUFS, ENOMEM, ECONNABORTED]
+        await client.connect(to: try await owner.listen(failing: codes))
+        await owner.news()
+        let calls = await owner.calls
+        #expect(calls.count >= 6)
+        for index in 1...4 { #expect(calls[index].since(calls[index - 1]) >= SocketListener.pause) }
+        #expect(await owner.acceptedCount == 1)
+        await owner.end()
+        await client.end()
+    }
+
+    #if os(Linux)
+        /// A descriptor that `epoll_ctl` refuses: that of a regular file.
+        private func refused() throws -> Int32 {
+            let descriptor = unsafe open("/proc/self/exe", O_RDONLY | O_CLOEXEC)
+            try #require(descriptor >= 0)
+            return descriptor
+        }
+
+        @Test func aPollerSaysWhatItCannotWatch() throws {
+            let descriptor = try refused()
+            defer { closeDescriptor(descriptor) }
+            let poller = EpollPoller()
+            #expect(poller.watch(descriptor, id: 7, reading: true, writing: false) == EPERM)
+            #expect(poller.watch(descriptor, id: 7, reading: true, writing: true) == EPERM)
+            #expect(poller.watch(descriptor, id: 7, reading: false, writing: false) == 0)
+        }
+
+        /// It trapped in debug builds. In others nobody was told, and its owner waited for ever.
+        @Test func aSocketThatCannotBeWatchedFails() async throws {
+            let owner = try Owner()
+            await owner.read(try refused())
+            await owner.news()
+            let error = try #require(await owner.failures.first)
+            #expect(error.code == .system && error.errno == EPERM && error.message.hasPrefix("watching a socket"))
+            await owner.end()
+        }
+    #endif
+}
+
+/// The timers of a loop that makes many and disarms most.
+@Suite struct TimerQueueTests {
+    private final class Target: TimerTarget {
+        func timerFired() {}
+    }
+
+    private func instant(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds * 1_000_000_000) }
+
+    /// Every client that was closed left its timers in the queue until their deadlines, 30 s later.
+    @Test func disarmedTimersAreForgotten() {
+        var queue = TimerQueue()
+        let target = Target()
+        let kept = (0..<100).map { number in
+            let timer = LoopTimer(target: target)
+            queue.arm(timer, at: instant(Int64(100 + number)))
+            return timer
+        }
+        for number in 0..<10_000 {
+            let timer = LoopTimer(target: target)
+            queue.arm(timer, at: instant(Int64(30 + number % 7)))
+            queue.arm(timer, at: nil)
+        }
+        #expect(queue.armedCount == 100 && queue.entryCount <= 2 * 100 + 64)
+        for timer in kept { queue.arm(timer, at: nil) }
+        #expect(queue.armedCount == 0 && queue.entryCount <= 64)
+    }
+
+    /// Whatever is armed, disarmed and armed again: what is armed fires once, when it is due, in order.
+    @Test(arguments: 0..<50 as Range<UInt64>)
+    func whatIsArmedFires(seed: UInt64) {
+        var random = SeededGenerator(seed: seed)
+        var queue = TimerQueue()
+        let target = Target()
+        let timers = (0..<200).map { _ in LoopTimer(target: target) }
+        var expected: [Int: Int64] = [:]
+        var now: Int64 = 0
+        for _ in 0..<5000 {
+            let index = Int.random(in: timers.indices, using: &random)
+            switch Int.random(in: 0..<10, using: &random) {
+            case 0..<4:
+                let deadline = now + Int64.random(in: 0..<1000, using: &random)
+                queue.arm(timers[index], at: instant(deadline))
+                expected[index] = deadline
+            case 4..<9:
+                queue.arm(timers[index], at: nil)
+                expected[index] = nil
+            default:
+                now += Int64.random(in: 0..<50, using: &random)
+                let due = Set(expected.filter { $0.value <= now }.keys)
+                var fired: Set<Int> = []
+                while let timer = queue.popDue(at: instant(now)) {
+                    fired.insert(timers.firstIndex { $0 === timer } ?? -1)
+                }
+                #expect(fired == due)
+                for index in due { expected[index] = nil }
+            }
+            #expect(queue.armedCount == expected.count)
+            #expect(queue.entryCount <= 2 * expected.count + 65)
+        }
+    }
+}
