@@ -112,7 +112,8 @@ extension Client {
                     frame,
                     deadline: deadline,
                     expectsResponse: expectsResponse,
-                    session: session
+                    session: session,
+                    keepsRequest: checksResponses
                 )
                 mailbox.postRequest(.send(ticket, frame, waiter, deadline: deadline, expectsResponse: expectsResponse))
                 // A cancellation since the handler was installed came before the request and was taken for a late one.
@@ -149,7 +150,13 @@ extension Client {
         return await withTaskCancellationHandler {
             await withSuspension { suspension in
                 let retry = retry ?? options.requests.retry
-                let batch = Batch(count: frames.count, suspension, retry, waitsForReady: waitsForReady)
+                let batch = Batch(
+                    count: frames.count,
+                    suspension,
+                    retry,
+                    waitsForReady: waitsForReady,
+                    keepsRequests: checksResponses
+                )
                 mailbox.postRequest(.sendAll(first: first, frames, batch, deadline: deadline))
                 if Task.isCancelled { mailbox.post(.cancel(range)) }
             }
@@ -181,7 +188,8 @@ extension Client {
                 waitsForReady: waitsForReady,
                 request.frame,
                 deadline: deadline,
-                expectsResponse: true
+                expectsResponse: true,
+                keepsRequest: checksResponses
             )
             mailbox.postRequest(.send(ticket, request.frame, waiter, deadline: deadline, expectsResponse: true))
         }

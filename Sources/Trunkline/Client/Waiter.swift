@@ -17,16 +17,19 @@ enum Waiter: Sendable {
     /// One of these, whose call has terms of its own. The box is the price of those calls; others have none.
     indirect case particular(Waiter, Terms)
 
-    /// The same, with the terms of its call unless they are the usual ones.
+    /// The same, with the terms of its call unless they are the usual ones and nobody compares the response with the
+    /// request, which they hold.
     func under(
         _ retry: RetryPolicy,
         waitsForReady: Bool,
         _ frame: borrowing Frame,
         deadline: Instant?,
         expectsResponse: Bool,
-        session: UInt64? = nil
+        session: UInt64? = nil,
+        keepsRequest: Bool
     ) -> Waiter {
-        if case .ifUnsent = retry, waitsForReady, session == nil { return self }
+        let keepsRequest = keepsRequest && expectsResponse
+        if case .ifUnsent = retry, waitsForReady, session == nil, !keepsRequest { return self }
         let terms = Terms(
             retry,
             waitsForReady: waitsForReady,
@@ -91,13 +94,21 @@ final class Batch: @unchecked Sendable {
     private let suspension: Suspension<[Outcome]>
     private let retry: RetryPolicy
     private let waitsForReady: Bool
+    private let keepsRequests: Bool
     private var outcomes: [Outcome?]
     private var missing: Int
 
-    init(count: Int, _ suspension: Suspension<[Outcome]>, _ retry: RetryPolicy, waitsForReady: Bool) {
+    init(
+        count: Int,
+        _ suspension: Suspension<[Outcome]>,
+        _ retry: RetryPolicy,
+        waitsForReady: Bool,
+        keepsRequests: Bool
+    ) {
         self.suspension = suspension
         self.retry = retry
         self.waitsForReady = waitsForReady
+        self.keepsRequests = keepsRequests
         outcomes = Array(repeating: nil, count: count)
         missing = count
     }
@@ -105,7 +116,14 @@ final class Batch: @unchecked Sendable {
     /// Who waits for the request at `index`.
     func waiter(_ index: Int, _ frame: borrowing Frame, _ deadline: Instant?) -> Waiter {
         let waiter = Waiter.batch(self, index: index)
-        return waiter.under(retry, waitsForReady: waitsForReady, frame, deadline: deadline, expectsResponse: true)
+        return waiter.under(
+            retry,
+            waitsForReady: waitsForReady,
+            frame,
+            deadline: deadline,
+            expectsResponse: true,
+            keepsRequest: keepsRequests
+        )
     }
 
     func complete(_ index: Int, _ outcome: Outcome) {

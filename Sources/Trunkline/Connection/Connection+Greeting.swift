@@ -177,9 +177,17 @@ extension Connection {
         expectsResponse: Bool
     ) {
         guard var current = exchange(&greeting, with: nil) else { return }
+        let waiter = Waiter.caller(suspension).under(
+            .ifUnsent,
+            waitsForReady: true,
+            frame,
+            deadline: nil,
+            expectsResponse: expectsResponse,
+            keepsRequest: codec.checksResponses
+        )
         let serial = current.requests.registerAdmitted(
             ticket,
-            waiter: .caller(suspension),
+            waiter: waiter,
             type: frame.type,
             expectsResponse: expectsResponse,
             deadline: timeout.map { loop.now.advanced(by: $0) },
@@ -254,6 +262,10 @@ extension Connection {
         guard let session = greeting?.session, let unstarted = greeting?.outbound.level.unstarted else { return false }
         let answer = greeting?.requests.part(frame.serial, unstarted: unstarted, at: loop.now)
         guard case .resume(let ticket, let waiter)? = answer, let room = greeting?.replyRoom else { return false }
+        if let mismatch = mismatch(of: frame, waiter) {
+            greetingFailed(session, mismatch)
+            return true
+        }
         guard frame.damage == nil else {
             greetingFailed(session, FrameError(.malformed, "a part of a reply is damaged"))
             return true
@@ -269,12 +281,28 @@ extension Connection {
         return true
     }
 
+    /// Compares a response, or a part of one, with its request, where the protocol has them agree.
+    private func mismatch(of frame: Frame, _ waiter: Waiter) -> FrameError? {
+        guard let request = waiter.terms?.frame, frame.damage == nil else { return nil }
+        do throws(FrameError) {
+            try (link?.codec ?? codec).check(frame, against: request)
+            return nil
+        } catch {
+            return error
+        }
+    }
+
     private func answerInGreeting(_ frame: Frame) {
         if frame.endsLink { greeting?.hasLastResponse = true }
         guard let unstarted = greeting?.outbound.level.unstarted else { return }
         if case .resume(_, let waiter)? = greeting?.requests.answer(frame.serial, unstarted: unstarted) {
             greeting?.hasStray = false
-            waiter.resume(Outcome(of: frame))
+            guard let mismatch = mismatch(of: frame, waiter), let session = greeting?.session else {
+                return waiter.resume(Outcome(of: frame))
+            }
+            let message = "the response does not belong to the request"
+            waiter.resume(.failure(ClientError(.protocolViolation, .unknown, message, cause: mismatch)))
+            greetingFailed(session, mismatch)
         } else {
             greeting?.hasStray = true
         }
