@@ -1,3 +1,4 @@
+import SampleLayouts
 import Trunkline
 
 /// The codecs that are no layouts.
@@ -40,7 +41,13 @@ enum FuzzCodecs {
             },
             limit: 100
         ),
+        counted(CountedProtocols.memcached), counted(CountedProtocols.nats), counted(CountedProtocols.lsp),
     ]
+
+    private static func counted(_ codec: CountedPayloadCodec) -> FuzzProtocol {
+        // The sender makes the head of some.
+        FuzzProtocol(codec, limit: codec.maximumFrameSize, marked: ["head"])
+    }
 
     /// Where there are heartbeats, what is ignored goes out again as one.
     @Sendable

@@ -55,6 +55,7 @@ enum FuzzLayouts {
         FuzzProtocol(Protocols.smpp),
         FuzzProtocol(Protocols.diameter, marked: ["flags"]),
         FuzzProtocol(extended),
+        FuzzProtocol(.checked(over: .headerAndBody)),
     ]
 
     /// What is fuzzed must not depend on what the machine has.

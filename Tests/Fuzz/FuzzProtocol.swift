@@ -14,11 +14,18 @@ struct FuzzProtocol: Sendable {
     /// Whether parts end where the bytes were cut.
     var joinsParts = false
 
-    init(_ client: any FrameCodec, limit: Int, sent: [Frame] = [], isReversible: Bool = true) {
+    init(
+        _ client: any FrameCodec,
+        limit: Int,
+        sent: [Frame] = [],
+        isReversible: Bool = true,
+        marked: [String] = []
+    ) {
         self.client = client
         self.limit = limit
         self.sent = sent
         self.isReversible = isReversible
+        self.marked = marked
     }
 
     init(_ layout: FrameLayout, marked: [String] = []) {

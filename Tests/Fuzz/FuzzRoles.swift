@@ -14,6 +14,7 @@ enum FuzzRoles {
         let roles = try? layout.validatingRoles(
             ping: type(0),
             pong: type(1),
+            heartbeat: type(7).map { Frame(.request, type: $0, body: "ping") },
             push: role(0),
             cancel: type(2),
             response: role(1),
@@ -28,7 +29,7 @@ enum FuzzRoles {
             kind: marks >> 7 & 1 == 1 ? closure(by: input.next()) : nil
         )
         let result = roles ?? layout
-        let hasOthers = marks & 0b0100_1111 != 0 || numbers & 0b1111 != 0
+        let hasOthers = marks & 0b0100_1111 != 0 || numbers & 0b1000_1111 != 0
         let isReversible = marks & 0b1000_0000 == 0 || !hasOthers
         // Types that do not fit stop the program: those of requests are found out beforehand, and fit as these do.
         guard let bodies, (try? layout.validatingRoles(requests: bodies)) != nil else {
@@ -46,7 +47,12 @@ enum FuzzRoles {
     private static func mark(from input: inout FuzzInput) -> Role? {
         let (choice, number) = (input.next(), input.below(64))
         let field = [nil, "a", "b"][Int(choice) % 3]
-        if choice & 4 == 0 { return .bit(number, of: field, isSet: choice & 8 == 0) }
+        if choice & 4 == 0 {
+            // Several bits, more or fewer of them, where the high bits of the choice say so.
+            let count = Int(choice >> 4)
+            if count > 0 { return .bits(number..<number + count, of: field, holding: choice & 8 == 0 ? 1...1 : 1...3) }
+            return .bit(number, of: field, isSet: choice & 8 == 0)
+        }
         let numbers = number...number + Int(choice >> 4)
         return field.map { .field($0, numbers) } ?? numbers.markOfRole
     }

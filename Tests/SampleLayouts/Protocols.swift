@@ -39,19 +39,28 @@ package enum Protocols {
             Field.type(UInt8.self)
             Field.body
         }
-        .roles(failure: .bit(7), serials: 0...)
+        .roles(failure: .bit(7), serials: 0..., responsesRepeat: [.type, .field("unit")])
         layout.maximumFrameSize = 260
         return layout
     }()
 
-    /// DNS over TCP (RFC 1035, sections 4.1.1 and 4.2.2): four counts are at least in the body.
+    /// DNS over TCP (RFC 1035, sections 4.1.1 and 4.2.2): four counts are at least in the body. The low four bits of the
+    /// flags are the result code.
     package static let dns = FrameLayout {
         Field.length(UInt16.self, counting: .rest)
         Field.serial(UInt16.self)
         Field.integer("flags", UInt16.self, default: 0x0100)
         Field.body(sizes: 8...)
     }
-    .roles(response: .bit(15, of: "flags"), serials: 0...)
+    .roles(
+        heartbeat: Frame(.request, body: rootQuestion),
+        response: .bit(15, of: "flags"),
+        failure: .bits(0..<4, of: "flags"),
+        serials: 16...
+    )
+
+    /// One question: the name servers of the root.
+    package static let rootQuestion: Bytes = [0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1]
 
     /// SMPP 3.4 (sections 3.2 and 5.1): serial 1 is for `enquire_link`.
     package static let smpp = FrameLayout {

@@ -34,6 +34,16 @@ extension FrameCodec {
         }
     }
 
+    /// The error message that `bytes` are refused with.
+    func message(of bytes: some Sequence<UInt8>) -> String? {
+        do throws(FrameError) {
+            _ = try decoded(bytes)
+            return nil
+        } catch {
+            return error.message
+        }
+    }
+
     /// What is wrong with the frames of `bytes`, which are all there.
     func damage(of bytes: some Sequence<UInt8>) throws(FrameError) -> [FrameError.Code?] {
         try decoded(bytes).frames.map(\.damage)

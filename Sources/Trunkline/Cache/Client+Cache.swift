@@ -48,12 +48,12 @@ extension Client {
         retry: RetryPolicy? = nil,
         waitsForReady: Bool = true
     ) async throws(ClientError) -> Typed.Response {
-        let request = try Request(request)
-        let frame = try await outcome(of: request, policy, timeout, retry ?? Typed.retry, waitsForReady).get()
+        let untyped = try Request(request)
+        let frame = try await outcome(of: untyped, policy, timeout, retry ?? Typed.retry, waitsForReady).get()
         do throws(ClientError) {
-            return try Typed.read(frame)
+            return try request.read(frame)
         } catch {
-            responseCache.remove(frame, for: policy.key ?? CacheKey(request))
+            responseCache.remove(frame, for: policy.key ?? CacheKey(untyped))
             throw error
         }
     }

@@ -25,7 +25,8 @@ extension Client {
             waitsForReady: call.waitsForReady,
             call.frame,
             deadline: nil,
-            expectsResponse: true
+            expectsResponse: true,
+            keepsRequest: checksResponses
         )
         register(call.ticket, call.frame, waiter, call.deadline, true)
     }

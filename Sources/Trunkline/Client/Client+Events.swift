@@ -9,8 +9,12 @@ extension Client: @preconcurrency ConnectionOwner {
         case .received(let frames):
             var farewell: Frame?
             var isLast = false
+            var shift: FrameError?
             for frame in frames {
-                if frame.kind == .response {
+                if checksResponses, let mismatch = mismatch(of: frame) {
+                    shift = fail(mismatch)
+                    if shift != nil { break }
+                } else if frame.kind == .response {
                     if frame.endsLink { (farewell, isLast) = (farewell ?? frame, true) }
                     exchange.answer(frame)
                 } else if frame.kind == .goAway {
@@ -25,12 +29,17 @@ extension Client: @preconcurrency ConnectionOwner {
             if let farewell { leave(farewell) }
             // Left because of a goAway that came along, it would wait for answers that do not come.
             if isLast, farewell?.kind == .goAway { connection.assumeIsolated { [session] in $0.endRetired(session) } }
+            if let shift { connection.assumeIsolated { [session] in $0.lose(shift, of: session) } }
             // Fewer are not worth the loop's time, and more take it so long that the first are heard anyway.
             if (8..<64).contains(frames.count) { loop.expectNews() }
         case .receivedOnRetired(let frames, let session, let positions):
             var isLast = false
+            var shift: FrameError?
             for frame in frames {
-                if frame.kind == .response {
+                if checksResponses, let mismatch = mismatch(of: frame, on: session, positions) {
+                    shift = fail(mismatch)
+                    if shift != nil { break }
+                } else if frame.kind == .response {
                     if frame.endsLink { isLast = true }
                     exchange.answer(frame, on: session, positions)
                 } else if frame.kind == .part {
@@ -42,6 +51,7 @@ extension Client: @preconcurrency ConnectionOwner {
             channels.tellOfDamage()
             endAnswered()
             if isLast { connection.assumeIsolated { $0.endRetired(session) } }
+            if let shift { connection.assumeIsolated { $0.lose(shift, of: session) } }
         case .pushedInGreeting(let pushes, let session):
             notePushes(from: session)
             for push in pushes { receive(push, in: session) }
@@ -81,6 +91,28 @@ extension Client: @preconcurrency ConnectionOwner {
         case .response: break  // handled before
         case .request, .cancel, .goAway: exchange.count(\.unexpectedFrames)
         }
+    }
+
+    /// Compares a frame with the request that it would be given to, if it is a response or a part of one.
+    private func mismatch(
+        of frame: Frame,
+        on retired: UInt64? = nil,
+        _ positions: Range<OutboundPosition> = 0..<0
+    ) -> Exchange.Mismatch? {
+        guard frame.kind == .response || frame.kind == .part, frame.damage == nil else { return nil }
+        // That of the link knows the defaults that the greeting has set.
+        let codec = connection.assumeIsolated { [session] in $0.codec(of: retired ?? session) }
+        guard let retired else { return exchange.mismatch(of: frame, by: codec, at: loop.turnTime) }
+        return exchange.mismatch(of: frame, on: retired, positions, by: codec, at: loop.turnTime)
+    }
+
+    /// A response is not that of the request that it would be given to. Returns why the link ends with it, if it does.
+    private func fail(_ mismatch: Exchange.Mismatch) -> FrameError? {
+        guard !mismatch.endsLink else { return mismatch.error }
+        // It may be another request's, and its own may come yet: the serial is quarantined.
+        let message = "the response does not belong to the request"
+        cancel(mismatch.ticket, .protocolViolation, message, cause: mismatch.error)
+        return nil
     }
 
     /// A part of a reply has been handed over, or found no room.

@@ -114,7 +114,8 @@ extension Client {
                     frame,
                     deadline: deadline,
                     expectsResponse: expectsResponse,
-                    session: session
+                    session: session,
+                    keepsRequest: checksResponses
                 )
                 mailbox.postRequest(.send(ticket, frame, waiter, deadline: deadline, expectsResponse: expectsResponse))
                 // A cancellation since the handler was installed came before the request and was taken for a late one.
@@ -189,7 +190,8 @@ extension Client {
                     suspension,
                     retry,
                     waitsForReady: waitsForReady,
-                    expectsResponse: expectsResponse
+                    expectsResponse: expectsResponse,
+                    keepsRequests: checksResponses
                 )
                 mailbox.postRequest(.sendAll(first: first, frames, batch, deadline: deadline))
                 if Task.isCancelled { mailbox.post(.cancel(range)) }
@@ -222,7 +224,8 @@ extension Client {
                 waitsForReady: waitsForReady,
                 request.frame,
                 deadline: deadline,
-                expectsResponse: true
+                expectsResponse: true,
+                keepsRequest: checksResponses
             )
             mailbox.postRequest(.send(ticket, request.frame, waiter, deadline: deadline, expectsResponse: true))
         }

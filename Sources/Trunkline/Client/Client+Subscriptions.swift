@@ -117,7 +117,8 @@ extension Connection {
                     suspension,
                     .ifUnsent,
                     waitsForReady: true,
-                    expectsResponse: false
+                    expectsResponse: false,
+                    keepsRequests: false
                 )
                 for (index, request) in requests.enumerated() {
                     let waiter = Waiter.batch(batch, index: index)

@@ -19,6 +19,8 @@ public actor Client {
     nonisolated let mailbox: Mailbox
     nonisolated let options: ClientOptions
     nonisolated let codec: any FrameCodec
+    /// Whether responses are compared with their requests. Asked once: hardly any codec does.
+    nonisolated let checksResponses: Bool
     nonisolated let tickets = Atomic<Ticket>(0)
     /// Responses that were asked for with a `CachePolicy`, and those that are on their way.
     nonisolated let responseCache: ResponseCache
@@ -77,6 +79,7 @@ public actor Client {
         self.options = options
         self.codec = codec
         messageRoom = MessageRoom(options)
+        checksResponses = codec.checksResponses
         connection = Connection(to: endpoints, speaking: codec, options: options, loop: loop)
         exchange = Exchange(speaking: codec, options: options, seed: loop.randomSeed())
         responseCache = ResponseCache(options.cache, speaking: codec, loop: loop)

@@ -40,3 +40,17 @@ public struct Request: Sendable, Hashable {
         set { frame[bytes: field] = newValue }
     }
 }
+
+extension Request {
+    /// The text before the payload, in protocols of a `CountedPayloadCodec`, without what ends it: `"set key 0 0 5"`.
+    public var head: Bytes {
+        get { frame.head }
+        set { frame.head = newValue }
+    }
+
+    /// A request with `head` before its payload, `body`, in protocols of a `CountedPayloadCodec`.
+    public init(head: Bytes, body: Bytes = Bytes()) {
+        self.init(body: body)
+        self.head = head
+    }
+}

@@ -23,16 +23,19 @@ enum Waiter: Sendable {
     /// One of these, whose call has terms of its own. The box is the price of those calls; others have none.
     indirect case particular(Waiter, Terms)
 
-    /// The same, with the terms of its call unless they are the usual ones.
+    /// The same, with the terms of its call unless they are the usual ones and nobody compares the response with the
+    /// request, which they hold.
     func under(
         _ retry: RetryPolicy,
         waitsForReady: Bool,
         _ frame: borrowing Frame,
         deadline: Instant?,
         expectsResponse: Bool,
-        session: UInt64? = nil
+        session: UInt64? = nil,
+        keepsRequest: Bool
     ) -> Waiter {
-        if case .ifUnsent = retry, waitsForReady, session == nil { return self }
+        let keepsRequest = keepsRequest && expectsResponse
+        if case .ifUnsent = retry, waitsForReady, session == nil, !keepsRequest { return self }
         let terms = Terms(
             retry,
             waitsForReady: waitsForReady,
@@ -102,6 +105,7 @@ final class Batch: @unchecked Sendable {
     private let waitsForReady: Bool
     /// Whether they are requests, and no one-way messages.
     let expectsResponse: Bool
+    private let keepsRequests: Bool
     private var outcomes: [Outcome?]
     private var missing: Int
 
@@ -110,12 +114,14 @@ final class Batch: @unchecked Sendable {
         _ suspension: Suspension<[Outcome]>,
         _ retry: RetryPolicy,
         waitsForReady: Bool,
-        expectsResponse: Bool
+        expectsResponse: Bool,
+        keepsRequests: Bool
     ) {
         self.suspension = suspension
         self.retry = retry
         self.waitsForReady = waitsForReady
         self.expectsResponse = expectsResponse
+        self.keepsRequests = keepsRequests
         outcomes = Array(repeating: nil, count: count)
         missing = count
     }
@@ -128,7 +134,8 @@ final class Batch: @unchecked Sendable {
             waitsForReady: waitsForReady,
             frame,
             deadline: deadline,
-            expectsResponse: expectsResponse
+            expectsResponse: expectsResponse,
+            keepsRequest: keepsRequests && expectsResponse
         )
     }
 

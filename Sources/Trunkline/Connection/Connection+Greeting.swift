@@ -209,6 +209,14 @@ extension Connection {
         expectsResponse: Bool
     ) -> Bool {
         guard var current = exchange(&greeting, with: nil) else { return false }
+        let waiter = waiter.under(
+            .ifUnsent,
+            waitsForReady: true,
+            frame,
+            deadline: nil,
+            expectsResponse: expectsResponse,
+            keepsRequest: codec.checksResponses
+        )
         let serial = current.requests.registerAdmitted(
             ticket,
             waiter: waiter,
@@ -294,6 +302,10 @@ extension Connection {
         guard let session = greeting?.session, let unstarted = greeting?.outbound.level.unstarted else { return false }
         let answer = greeting?.requests.part(frame.serial, unstarted: unstarted, at: loop.now)
         guard case .resume(let ticket, let waiter)? = answer, let room = greeting?.replyRoom else { return false }
+        if let mismatch = mismatch(of: frame, waiter) {
+            greetingFailed(session, mismatch)
+            return true
+        }
         guard frame.damage == nil else {
             greetingFailed(session, FrameError(.malformed, "a part of a reply is damaged"))
             return true
@@ -309,6 +321,17 @@ extension Connection {
         return true
     }
 
+    /// Compares a response, or a part of one, with its request, where the protocol has them agree.
+    private func mismatch(of frame: Frame, _ waiter: Waiter) -> FrameError? {
+        guard let request = waiter.terms?.frame, frame.damage == nil else { return nil }
+        do throws(FrameError) {
+            try (link?.codec ?? codec).check(frame, against: request)
+            return nil
+        } catch {
+            return error
+        }
+    }
+
     private func answerInGreeting(_ frame: Frame) {
         if frame.endsLink { greeting?.hasLastResponse = true }
         guard let unstarted = greeting?.outbound.level.unstarted else { return }
@@ -316,7 +339,12 @@ extension Connection {
             greeting?.hasStray = false
             greeting?.restoring?.answered += 1
             extendRestoring()
-            waiter.resume(Outcome(of: frame))
+            guard let mismatch = mismatch(of: frame, waiter), let session = greeting?.session else {
+                return waiter.resume(Outcome(of: frame))
+            }
+            let message = "the response does not belong to the request"
+            waiter.resume(.failure(ClientError(.protocolViolation, .unknown, message, cause: mismatch)))
+            greetingFailed(session, mismatch)
         } else {
             greeting?.hasStray = true
         }

@@ -81,6 +81,19 @@ extension Connection {
         while let old = retired.first { loseRetired(old.link.transport.id, cause) }
     }
 
+    /// The link of `session` is not to be trusted any more, whether or not it was left.
+    func lose(_ violation: FrameError, of session: UInt64) {
+        if link?.session == session { return lose(violation) }
+        guard let old = retired.first(where: { $0.link.session == session }) else { return }
+        loseRetired(old.link.transport.id, violation)
+    }
+
+    /// The codec of the link of `session`; a fresh one when that is gone.
+    func codec(of session: UInt64) -> any FrameCodec {
+        if let link, link.session == session { return link.codec }
+        return retired.first { $0.link.session == session }?.link.codec ?? codec
+    }
+
     /// Where the request at `position` has started, or would start.
     func endpoint(of position: OutboundPosition) -> Endpoint? {
         retired.first { $0.positions.contains(position) }?.link.endpoint ?? link?.endpoint

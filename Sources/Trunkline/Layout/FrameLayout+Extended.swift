@@ -15,6 +15,9 @@ extension FrameCodec where Self == FrameLayout {
     /// Content types are 0 for bytes, 1 for JSON, 2 for protobuf and 3 for HTTP. Types and serials are those of
     /// `standard`.
     ///
+    /// - Warning: The digest covers the body alone. A wrong bit in the type, the serial or a named field is not noticed: use
+    ///   TLS, or `.checked(over: .headerAndBody)` where you choose the format.
+    ///
     /// Throws `LayoutError` where the system has no libcrypto (OpenSSL) to compute SHA-256.
     public static var extended: FrameLayout {
         get throws(LayoutError) { try extendedLayout.get() }

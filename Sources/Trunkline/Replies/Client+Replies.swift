@@ -65,7 +65,8 @@ extension Client {
             waitsForReady: waitsForReady,
             frame,
             deadline: deadline,
-            expectsResponse: true
+            expectsResponse: true,
+            keepsRequest: checksResponses
         )
         let firstLook = [deadline, partTimeout.map { now.advanced(by: $0) }].compactMap { $0 }.min()
         mailbox.postRequest(.send(ticket, frame, waiter, deadline: firstLook, expectsResponse: true))

@@ -3,8 +3,8 @@ public import TrunklineCore
 /// Typed requests: everything that can be asked with a `Request` can be asked with one of these.
 ///
 /// Parameters and errors are those of the call with a `Request`. Further, an error thrown by `encode` or `prepare` becomes
-/// `invalidRequest`, fate `notSent`, and one thrown by `decode` becomes `invalidRequest`, fate `answered`, with the error
-/// as its cause. A request type can say for all calls that it may be sent again: `TypedRequest.retry`.
+/// `invalidRequest`, fate `notSent`, and one thrown by `decode` becomes `invalidRequest`, a `FrameError`
+/// `protocolViolation`, fate `answered`, with the error as its cause. A request type can say for all calls that it may be sent again: `TypedRequest.retry`.
 extension Client {
     /// Sends `request` and returns the server's response as the request reads it.
     public nonisolated func send<Typed: TypedRequest>(
@@ -15,7 +15,7 @@ extension Client {
     ) async throws(ClientError) -> Typed.Response {
         let frame = try Request(request).frame
         let outcome = await outcome(of: frame, timeout, retry ?? Typed.retry, waitsForReady, expectsResponse: true)
-        return try Typed.read(try outcome.get())
+        return try request.read(try outcome.get())
     }
 
     /// Sends `requests` together and returns their results as they read them, in the same order, when the last one has
@@ -42,8 +42,8 @@ extension Client {
             waitsForReady: waitsForReady
         )
         var answered = outcomes.makeIterator()
-        return refusals.compactMap { refusal in
-            if let refusal { .failure(refusal) } else { answered.next()?.read(as: Typed.self) }
+        return zip(requests, refusals).compactMap { request, refusal in
+            if let refusal { .failure(refusal) } else { answered.next()?.read(by: request) }
         }
     }
 
@@ -54,9 +54,10 @@ extension Client {
         retry: RetryPolicy? = nil,
         waitsForReady: Bool = true
     ) throws(ClientError) -> TypedPendingRequest<Typed> {
-        let request = try Request(request)
+        let untyped = try Request(request)
         return TypedPendingRequest(
-            start(request, timeout: timeout, retry: retry ?? Typed.retry, waitsForReady: waitsForReady)
+            start(untyped, timeout: timeout, retry: retry ?? Typed.retry, waitsForReady: waitsForReady),
+            of: request
         )
     }
 
@@ -69,16 +70,17 @@ extension Client {
         waitsForReady: Bool = true,
         buffering: ReplyBuffering = ReplyBuffering()
     ) throws(ClientError) -> TypedReplyStream<Typed> {
-        let request = try Request(request)
+        let untyped = try Request(request)
         return TypedReplyStream(
             stream(
-                request,
+                untyped,
                 timeout: timeout,
                 partTimeout: partTimeout,
                 retry: retry ?? Typed.retry,
                 waitsForReady: waitsForReady,
                 buffering: buffering
-            )
+            ),
+            of: request
         )
     }
 
@@ -92,7 +94,7 @@ extension Client {
     ) async throws(ClientError) -> (subscription: Subscription, response: Typed.Response) {
         let (subscription, response) = try await subscribe(Request(request), timeout, expectsResponse: true)
         do throws(ClientError) {
-            return (subscription, try Typed.read(response))
+            return (subscription, try request.read(response))
         } catch {
             await subscription.end()
             throw error
@@ -106,8 +108,8 @@ extension Greeter {
         _ request: Typed,
         timeout: Duration? = nil
     ) async throws(ClientError) -> Typed.Response {
-        let request = try Request(request)
-        return try Typed.read(try await send(request, timeout: timeout))
+        let untyped = try Request(request)
+        return try request.read(try await send(untyped, timeout: timeout))
     }
 }
 
@@ -115,8 +117,12 @@ extension Greeter {
 public struct TypedPendingRequest<Typed: TypedRequest>: Sendable {
     /// The same request, as one of frames.
     public let pending: PendingRequest
+    private let request: Typed
 
-    init(_ pending: PendingRequest) { self.pending = pending }
+    init(_ pending: PendingRequest, of request: Typed) {
+        self.pending = pending
+        self.request = request
+    }
 
     /// How far the request has come.
     public var state: PendingRequest.State { pending.state }
@@ -128,7 +134,7 @@ public struct TypedPendingRequest<Typed: TypedRequest>: Sendable {
     ///
     /// Cancelling the task that waits here cancels the request.
     public var value: Typed.Response {
-        get async throws(ClientError) { try Typed.read(try await pending.value) }
+        get async throws(ClientError) { try request.read(try await pending.value) }
     }
 }
 
@@ -142,8 +148,12 @@ public struct TypedReplyStream<Typed: TypedRequest>: AsyncSequence, Sendable {
     public typealias Failure = ClientError
 
     let frames: ReplyStream
+    private let request: Typed
 
-    init(_ frames: ReplyStream) { self.frames = frames }
+    init(_ frames: ReplyStream, of request: Typed) {
+        self.frames = frames
+        self.request = request
+    }
 
     /// Gives the request up at once. Without effect after the end.
     public func cancel() { frames.cancel() }
@@ -151,13 +161,14 @@ public struct TypedReplyStream<Typed: TypedRequest>: AsyncSequence, Sendable {
     /// Takes elements off a stream.
     public struct AsyncIterator: AsyncIteratorProtocol {
         var frames: ReplyStream.AsyncIterator
+        let request: Typed
 
         /// The next element; `nil` at the end. Throws once, and is at its end then: an element that cannot be read
         /// gives the request up.
         public mutating func next() async throws(ClientError) -> Typed.Response? {
             guard let frame = try await frames.next() else { return nil }
             do throws(ClientError) {
-                return try Typed.read(frame)
+                return try request.read(frame)
             } catch {
                 frames.reading.channel.end()
                 throw error
@@ -172,5 +183,7 @@ public struct TypedReplyStream<Typed: TypedRequest>: AsyncSequence, Sendable {
     }
 
     /// An iterator; see `ReplyStream` for what several of them do.
-    public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(frames: frames.makeAsyncIterator()) }
+    public func makeAsyncIterator() -> AsyncIterator {
+        AsyncIterator(frames: frames.makeAsyncIterator(), request: request)
+    }
 }

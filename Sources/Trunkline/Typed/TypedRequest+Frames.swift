@@ -17,9 +17,17 @@ extension Request {
 
 extension TypedRequest {
     /// The server's answer as the request reads it.
-    static func read(_ response: Frame) throws(ClientError) -> Response {
+    func read(_ response: Frame) throws(ClientError) -> Response {
         do {
-            return try decode(response)
+            return try Self.decode(response, for: self)
+        } catch let error as FrameError {
+            throw ClientError(
+                .protocolViolation,
+                .answered,
+                "the response breaks the protocol of \(Self.self)",
+                response: response,
+                cause: error
+            )
         } catch {
             throw ClientError(
                 .invalidRequest,
@@ -33,10 +41,10 @@ extension TypedRequest {
 }
 
 extension Result where Success == Frame, Failure == ClientError {
-    /// The response as `type` reads it.
-    func read<Typed: TypedRequest>(as type: Typed.Type) -> Result<Typed.Response, ClientError> {
+    /// The response as `request` reads it.
+    func read<Typed: TypedRequest>(by request: Typed) -> Result<Typed.Response, ClientError> {
         flatMap { frame in
-            do throws(ClientError) { return .success(try type.read(frame)) } catch { return .failure(error) }
+            do throws(ClientError) { return .success(try request.read(frame)) } catch { return .failure(error) }
         }
     }
 }

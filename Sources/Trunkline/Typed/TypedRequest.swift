@@ -33,9 +33,26 @@ public protocol TypedRequest: Sendable {
     /// already. Default: nothing. An error thrown here becomes `invalidRequest`, fate `notSent`.
     func prepare(_ request: inout Request) throws
 
-    /// Reads the server's answer; of a stream, each of its elements. An error thrown here becomes `invalidRequest`, fate
-    /// `answered`. `ContentTypedRequest` has it done by content type.
+    /// Reads the server's answer; of a stream, each of its elements. `ContentTypedRequest` has it done by content type.
+    ///
+    /// Implement this, or `decode(_:for:)` if the request is needed to read the answer or to check that it belongs to it.
+    /// Without either, every answer fails. A `FrameError` thrown here says that the server has broken the protocol: it
+    /// becomes `protocolViolation`, any other error `invalidRequest`, both with fate `answered` and the error as the
+    /// cause. The link stays.
     static func decode(_ response: Frame) throws -> Response
+
+    /// Reads the server's answer to `request`; of a stream, each of its elements. Default: `decode(_:)`. This is the one
+    /// that the client calls. Errors are those of `decode(_:)`.
+    ///
+    /// ```swift
+    /// static func decode(_ response: Frame, for request: ReadRegisters) throws -> [UInt16] {
+    ///     guard response.body.count == 1 + 2 * request.count else {
+    ///         throw FrameError(.responseMismatch, "\(response.body.count) bytes for \(request.count) registers")
+    ///     }
+    ///     …
+    /// }
+    /// ```
+    static func decode(_ response: Frame, for request: Self) throws -> Response
 }
 
 extension TypedRequest {
@@ -50,6 +67,21 @@ extension TypedRequest {
 
     /// Nothing more is set.
     public func prepare(_ request: inout Request) throws {}
+
+    /// The answer as it is read without the request.
+    public static func decode(_ response: Frame, for request: Self) throws -> Response { try decode(response) }
+
+    /// Throws: the type reads its answers with their requests, or not at all.
+    public static func decode(_ response: Frame) throws -> Response {
+        throw UnreadableResponse(request: "\(Self.self)")
+    }
+}
+
+/// A type of request implements neither `decode(_:)` nor `decode(_:for:)`, or only the latter and the former was called.
+struct UnreadableResponse: Error, CustomStringConvertible {
+    let request: String
+
+    var description: String { "\(request) does not implement decode(_:)" }
 }
 
 /// A request whose response is read according to the content type that the server gives it.
@@ -70,7 +102,7 @@ public protocol ContentTypedRequest: TypedRequest {
     /// What makes a response out of a body, by the body's content type. A response that does not say what it is counts
     /// as being what the request is (`contentType`): one without the field, and one with 0 in it where there is no decoder
     /// for `bytes`. An error thrown in one becomes `invalidRequest`, fate `answered`, as does a content type that is not
-    /// here, with an `UnknownContentType` as the cause.
+    /// here, with an `UnknownContentType` as the cause. A `FrameError` becomes `protocolViolation`.
     static var decoders: [ContentType: @Sendable (Bytes) throws -> Response] { get }
 }
 

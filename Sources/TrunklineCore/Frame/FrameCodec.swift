@@ -46,6 +46,18 @@ public protocol FrameCodec: Sendable {
     /// notes in `encode`: what was encoded may be taken back and encoded again.
     mutating func noteSent(_ frame: Frame)
 
+    /// Whether `check(_:against:)` is to be called. Asked once, of the codec that the client was made with. If it is true,
+    /// the client keeps every request, body included, until it is answered.
+    var checksResponses: Bool { get }
+
+    /// Checks that `response`, which was received, can be the answer to `request`, by what it repeats of it. Called for
+    /// every response and every part of one whose request waits for it, on the client's loop.
+    ///
+    /// Throw `responseMismatch` for one that cannot. Matched by serial, it costs its request alone: that fails with
+    /// `protocolViolation`, fate `unknown`, is cancelled, and its serial is quarantined. Matched in order, it ends the link,
+    /// on which the responses have shifted. In a greeting it ends the attempt.
+    func check(_ response: Frame, against request: Frame) throws(FrameError)
+
     /// Whether other requests may follow `request` on its link before it is answered to the end. Asked in protocols matched
     /// in order only, once for each request of a `Client`; a greeting, and a `Connection` alone, look after that themselves.
     ///
@@ -130,6 +142,12 @@ extension FrameCodec {
 
     /// Nothing is noted.
     public mutating func noteSent(_ frame: Frame) {}
+
+    /// Responses repeat nothing of their requests.
+    public var checksResponses: Bool { false }
+
+    /// Every response will do.
+    public func check(_ response: Frame, against request: Frame) throws(FrameError) {}
 
     /// Any number of requests may be out.
     public func mayPipeline(behind request: Frame) -> Bool { true }

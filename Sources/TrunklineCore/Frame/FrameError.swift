@@ -15,6 +15,8 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
         case checksumMismatch
         /// A repeated field (a trailer) differs from its first occurrence.
         case repetitionMismatch
+        /// A response does not repeat what the protocol says it repeats of its request.
+        case responseMismatch
         /// A type number that the protocol does not have.
         case unknownType
         /// Anything else a codec wants to refuse.

@@ -8,11 +8,17 @@ extension FrameLayout: FrameCodec {
         return Frame(.cancel, type: cancel, serial: serial)
     }
 
-    /// A frame of the role `ping`; `nil` when the layout has no such role.
+    /// A frame of the role `ping` or `heartbeat`; `nil` when the layout has neither.
     ///
     /// Its serial is one of those below the requests' serials, in turn, so that late answers can be told apart; 0 where
     /// there are none but that.
     public func ping(number: UInt64) -> Frame? {
+        if var ping = marks?.heartbeat {
+            // Of a server, clients would take it for a request unless its kind says otherwise.
+            if isServerSide, outbound.kind?.lists(.ping) != true { return nil }
+            (ping.kind, ping.serial) = (.ping, reservedSerial(number))
+            return ping
+        }
         guard let type = roles.ping else { return nil }
         return Frame(.ping, type: type, serial: reservedSerial(number))
     }
@@ -30,13 +36,16 @@ extension FrameLayout: FrameCodec {
     }
 
     /// A frame of the role `pong`, or `ping` when that has no type of its own, with the serial of `ping`; `nil` when the
-    /// layout has no role `ping`.
+    /// layout has no role `ping`. The answer to a `heartbeat` has its type and body.
     public func pong(answering ping: Frame) -> Frame? {
-        (roles.pong ?? roles.ping).map { Frame(.pong, type: $0, serial: ping.serial) }
+        if marks?.heartbeat != nil { return Frame(.pong, type: ping.type, serial: ping.serial, body: ping.body) }
+        return (roles.pong ?? roles.ping).map { Frame(.pong, type: $0, serial: ping.serial) }
     }
 
-    /// True unless the layout has a role `pong` or marks what is a response.
-    public var pongsLookLikePings: Bool { roles.pong == nil && marks?.response == nil && inbound.kind == nil }
+    /// True unless the layout has a role `pong` or `heartbeat`, or marks what is a response.
+    public var pongsLookLikePings: Bool {
+        roles.pong == nil && marks?.response == nil && marks?.heartbeat == nil && inbound.kind == nil
+    }
 
     /// What the field of the role `retryAfter` says; `nil` when the layout has no such role or the field is 0.
     public func retryAfter(in goAway: Frame) -> Duration? {

@@ -57,8 +57,14 @@ extension FrameLayout {
             return frame.type
         case .ping:
             if let type = frame.type != 0 ? frame.type : roles.ping { return type }
+            // Of a server, clients would take the request that serves as a ping for a request.
+            if let marks, let heartbeat = marks.heartbeat, !isServerSide || outbound.kind?.lists(.ping) == true {
+                return heartbeat.type
+            }
         case .pong:
-            if let type = frame.type != 0 ? frame.type : roles.pong ?? roles.ping { return type }
+            if let type = frame.type != 0 ? frame.type : roles.pong ?? roles.ping ?? marks?.heartbeat?.type {
+                return type
+            }
         case .cancel:
             if let type = frame.type != 0 ? frame.type : roles.cancel { return type }
         case .response:

@@ -11,14 +11,18 @@ extension FrameLayout {
         frame.kind = try kind(of: frame, number: number, marks)
         let statusFails = inbound.status != nil && !roles.success.contains(frame.status)
         let isFailure = marks.failure?.matches(frame, typeBits: marks.typeBits) ?? false
+        // Where no field is the status, the number that says failure is.
+        let code = isFailure && inbound.status == nil ? marks.failure?.code(in: frame) : nil
         frame.type &= ~marks.typeBits
         frame.isRejection = frame.kind == .response && (statusFails || isFailure)
+        if frame.isRejection, let code { frame.status = code }
         if let judge = marks.kind, !isServerSide {
             guard let kind = judge(frame) else {
                 return try damaged(frame, FrameError(.unknownType, "the role kind knows no such frame: \(frame)"))
             }
             frame.kind = kind
             frame.isRejection = kind == .response && (statusFails || isFailure)
+            if let code { frame.status = frame.isRejection ? code : 0 }
         }
         do throws(FrameError) {
             try check(frame, marks)
@@ -66,14 +70,25 @@ extension FrameLayout {
         if type == roles.ping { return isAnswer ? .pong : .ping }
         if type == roles.pong { return .pong }
         if type == roles.cancel, !isAnswer { return .cancel }
-        if isServerSide { return kind }
+        if isServerSide { return isHeartbeat(frame, type, marks) ? .ping : kind }
         if !isAnswer || !marks.tellsPushes {
             if let goAway = marks.goAway, goAway.matches(frame, typeBits: marks.typeBits) { return .goAway }
             if let push = roles.push, push.contains(type) { return .push }
             if let push = marks.push, push.matches(frame, typeBits: marks.typeBits) { return .push }
         }
+        if kind == .response, marks.heartbeat != nil, inbound.serial != nil, roles.isReserved(frame.serial) {
+            return .pong
+        }
         if kind == .response, let part = marks.part, part.matches(frame, typeBits: marks.typeBits) { return .part }
         return kind
+    }
+
+    /// Whether the server has received the request that serves as a ping.
+    private func isHeartbeat(_ frame: borrowing Frame, _ type: UInt32, _ marks: RoleMarks) -> Bool {
+        guard let heartbeat = marks.heartbeat, inbound.serial != nil, roles.isReserved(frame.serial) else {
+            return false
+        }
+        return type == heartbeat.type && frame.body == heartbeat.body
     }
 
     /// `frame` with the type and the marks of its kind, to be sent.
@@ -93,8 +108,12 @@ extension FrameLayout {
             try mark(&frame, marks.part, as: .part, amongst: [.response], marks)
         }
         try check(frame, marks)
-        if frame.kind == .response, let failure = marks.failure, isServerSide || frame.isRejection {
-            try failure.mark(&frame, frame.isRejection, as: "a failure", typeBits: marks.typeBits, by: outbound)
+        if frame.kind == .response, let failure = marks.failure, isServerSide || frame.isRejection,
+            !isToldByStatus(frame)
+        {
+            let code = outbound.status == nil ? frame.status : 0
+            let (isFailure, bits) = (frame.isRejection, marks.typeBits)
+            try failure.mark(&frame, isFailure, as: "a failure", code: code, typeBits: bits, by: outbound)
         }
         // A pong with a type of its own needs none of a response.
         let isPongByType = frame.kind == .pong && roles.pong != nil && marks.response?.types != nil
@@ -103,6 +122,12 @@ extension FrameLayout {
             try response.mark(&frame, isAnswer, as: "a response", typeBits: marks.typeBits, by: outbound)
         }
         return frame
+    }
+
+    /// Whether the status of `frame` says that it is a rejection: then it needs no mark, which could take the place of a type
+    /// or a number of its own.
+    private func isToldByStatus(_ frame: borrowing Frame) -> Bool {
+        frame.isRejection && outbound.status != nil && !roles.success.contains(frame.status)
     }
 
     private func mark(

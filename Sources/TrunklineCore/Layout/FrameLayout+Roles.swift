@@ -8,6 +8,7 @@ extension FrameLayout {
     ///
     /// ```swift
     /// smpp.roles(ping: 0x15, response: .bit(31), goAway: 0x06)
+    /// modbus.roles(heartbeat: Frame(.request, type: 8, body: [0, 0, 0, 0]), failure: .bit(7), serials: 16...)
     /// acme.roles(push: .field("flow", 2), part: .bit(0, of: "flags"), success: 200, requests: 3...99)
     /// ```
     ///
@@ -16,6 +17,11 @@ extension FrameLayout {
     ///   - pong: The type of their answers; that of `ping` unless given. Where the two are the same and nothing else
     ///     marks a response, a heartbeat is taken for the answer when one of ours waits for it, and others are answered
     ///     once a second at most.
+    ///   - heartbeat: A request that serves as a ping, for protocols without a type for one: a request that costs the
+    ///     server little, such as Modbus's diagnostics or DNS's query for the root. It goes out with the type, the body and
+    ///     the named fields that it has here and with one of the serials below `serials`, which must leave some. Every
+    ///     response with such a serial is the answer, also a rejection. A layout without serials needs a kind field that
+    ///     lists `pong`. Not together with `ping`.
     ///   - push: The types, or the mark, of what the server sends on its own account.
     ///   - cancel: The type that cancels the request with the same serial.
     ///   - response: The mark that a response has and everything else has not. Without the role `push`, all else that the
@@ -28,16 +34,24 @@ extension FrameLayout {
     ///     (SMPP's unbind); its body is empty, and its serial is one of those below the requests' serials, 0 where there are
     ///     none but that. It is a request, whose answer is not waited for. See `FrameCodec.closingFrame()`.
     ///   - success: The status, or range of them, of a response that is not a rejection; 0 unless given.
-    ///   - failure: The mark of a response that is a rejection, besides its status.
+    ///   - failure: The mark of a response that is a rejection, besides its status. In a layout without a status field, the
+    ///     number that the mark looks at (`.bits`, `.field`) is the rejection's `status`.
     ///   - requests: The types that requests and their responses have. Others that no role explains are refused as
     ///     `unknownType`: to send one is an error, and one received is damaged (`Frame.damage`), which costs that frame
     ///     alone, and the link only where responses match in order. Unless given, every type will do.
     ///   - serials: The serials for the client's requests, as many as the serial field holds; `1...` unless given.
+    ///   - responsesRepeat: What a response, or a part of one, repeats of its request: the type, named numbers. One that
+    ///     does not is a protocol violation. With serials it fails that request alone (`protocolViolation`, fate
+    ///     `unknown`, since the response may be another request's): the request is cancelled, its serial quarantined, and
+    ///     the link stays. In order it ends the link, on which every later response would go to the wrong request. A
+    ///     request that does not set a field has the link's default in it. Where types tell parts, those need not
+    ///     repeat the type. The client keeps each request until it is answered to compare them.
     ///   - kind: Looks at a frame that the client received, whose `kind` is what the other roles say, and returns its
     ///     kind; `nil` refuses it, as a type that is none of `requests`. What it looks at is for the sender to set.
     public func roles(
         ping: UInt32? = nil,
         pong: UInt32? = nil,
+        heartbeat: Frame? = nil,
         push: some RoleMark = Int?.none,
         cancel: UInt32? = nil,
         response: Role? = nil,
@@ -49,6 +63,7 @@ extension FrameLayout {
         failure: Role? = nil,
         requests: some RoleNumbers = Int?.none,
         serials: some RoleNumbers = Int?.none,
+        responsesRepeat: [RepeatedField] = [],
         kind: (@Sendable (Frame) -> Frame.Kind?)? = nil,
         file: StaticString = #fileID,
         line: UInt = #line
@@ -57,6 +72,7 @@ extension FrameLayout {
             try validatingRoles(
                 ping: ping,
                 pong: pong,
+                heartbeat: heartbeat,
                 push: push,
                 cancel: cancel,
                 response: response,
@@ -68,6 +84,7 @@ extension FrameLayout {
                 failure: failure,
                 requests: requests,
                 serials: serials,
+                responsesRepeat: responsesRepeat,
                 kind: kind
             )
         }
@@ -77,6 +94,7 @@ extension FrameLayout {
     public func validatingRoles(
         ping: UInt32? = nil,
         pong: UInt32? = nil,
+        heartbeat: Frame? = nil,
         push: some RoleMark = Int?.none,
         cancel: UInt32? = nil,
         response: Role? = nil,
@@ -88,11 +106,13 @@ extension FrameLayout {
         failure: Role? = nil,
         requests: some RoleNumbers = Int?.none,
         serials: some RoleNumbers = Int?.none,
+        responsesRepeat: [RepeatedField] = [],
         kind: (@Sendable (Frame) -> Frame.Kind?)? = nil
     ) throws(LayoutError) -> FrameLayout {
         let list = RoleList(
             ping: ping,
             pong: pong,
+            heartbeat: heartbeat,
             cancel: cancel,
             push: push.markOfRole,
             response: response,
@@ -104,6 +124,7 @@ extension FrameLayout {
             failure: failure,
             requests: requests.numbersOfRole,
             serials: serials.numbersOfRole,
+            repeated: responsesRepeat,
             kind: kind
         )
         var layout = self
@@ -112,7 +133,25 @@ extension FrameLayout {
         if let bodies = marks?.bodies {
             layout.marks = RoleMarks(layout.marks, bodies: bodies, part: layout.roles.part)
         }
+        if heartbeat != nil { try layout.checkHeartbeat() }
         return layout
+    }
+
+    /// Checks that the heartbeat can be sent, and that no role takes its answer for something else.
+    private func checkHeartbeat() throws(LayoutError) {
+        guard var request = ping(number: 0) else { return }
+        request.kind = .request
+        var (client, output) = (self, SendBuffer())
+        if isServerSide {
+            swap(&client.inbound, &client.outbound)
+            swap(&client.inboundLimits, &client.outboundLimits)
+            client.isServerSide = false
+        }
+        do throws(FrameError) {
+            try client.encode(request, into: &output)
+        } catch {
+            throw LayoutError("role heartbeat", "it cannot be sent: \(error.message)")
+        }
     }
 
     /// The same layout, which refuses a successful response to a request of one of `types` as `missingBody` when it has

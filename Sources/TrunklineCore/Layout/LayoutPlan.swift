@@ -80,6 +80,16 @@ extension LayoutPlan {
         let bodySizes: ClosedRange<Int>
         /// The same as the length field says it.
         let lengths: ClosedRange<UInt64>
+        /// What a body may not be longer for.
+        let bound: Bound
+
+        enum Bound: Sendable {
+            case maximumFrameSize
+            /// The length field, which holds at most so much.
+            case lengthField(UInt64)
+            /// The sizes of the field `body`.
+            case bodySizes
+        }
 
         /// Whole frames of up to `size` bytes, at least `smallestFrame`, or less if the length field ends sooner.
         init(wholeFrame size: Int, of plan: LayoutPlan) {
@@ -87,7 +97,11 @@ extension LayoutPlan {
             frameSize = min(size, 1 << 48)
             let countable = plan.varint == nil ? Int(min(plan.length.maximum, 1 << 48)) : 1 << 48
             let empty = plan.lengthOfEmpty
-            let most = min(frameSize - plan.overhead, countable - empty, Int(min(plan.bodySizes.upperBound, 1 << 48)))
+            let sizes = Int(min(plan.bodySizes.upperBound, 1 << 48))
+            let most = min(frameSize - plan.overhead, countable - empty, sizes)
+            bound =
+                most == sizes
+                ? .bodySizes : most == countable - empty ? .lengthField(plan.length.maximum) : .maximumFrameSize
             bodySizes = max(0, -empty, Int(plan.bodySizes.lowerBound))...most
             // A varint that counts itself says up to nine more, for the bytes that it has more than one.
             let longest = bodySizes.upperBound + empty + (plan.countsItself ? 9 : 0)

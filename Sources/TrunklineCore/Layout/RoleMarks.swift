@@ -11,6 +11,8 @@ final class RoleMarks: Sendable {
     /// The types of responses that must have a body.
     let bodies: ClosedRange<UInt32>?
     let kind: (@Sendable (Frame) -> Frame.Kind?)?
+    /// The request that serves as a ping.
+    let heartbeat: Frame?
     /// Whether it is known of a response that it is no push.
     let tellsPushes: Bool
     /// The bits of the type that are marks, and so no part of `frame.type`.
@@ -37,6 +39,7 @@ final class RoleMarks: Sendable {
         requests = try Roles.codes("requests", list.requests, in: [request.type, response.type], "type")
         bodies = nil
         kind = list.kind
+        heartbeat = list.heartbeat
         tellsPushes = list.tellsPushes(in: response)
         self.typeBits = typeBits
         retryAfter = list.retryAfter
@@ -59,6 +62,7 @@ final class RoleMarks: Sendable {
         requests = marks?.requests
         self.bodies = bodies
         kind = marks?.kind
+        heartbeat = marks?.heartbeat
         tellsPushes = marks?.tellsPushes ?? false
         typeBits = marks?.typeBits ?? 0
     }
@@ -69,13 +73,14 @@ extension Roles {
     static func typeBits(of list: RoleList, _ slots: [LayoutPlan.Slot?]) throws(LayoutError) -> UInt32 {
         var bits: UInt32 = 0
         for (role, mark) in list.marks {
-            guard let mark, case .type = mark.place, case .bit(let bit, _) = mark.test else { continue }
+            guard let mark, case .type = mark.place else { continue }
+            if case .numbers = mark.test { continue }
             for slot in slots {
                 guard let slot else { throw LayoutError("role \(role)", "the layout has no type field") }
-                try check(bit, role, in: slot, "type")
+                try check(mark, role, in: slot, "type")
             }
-            if bits & mark.typeBit != 0 { throw LayoutError("role \(role)", "another role has the same bit") }
-            bits |= mark.typeBit
+            if bits & mark.typeBits != 0 { throw LayoutError("role \(role)", "another role has the same bit") }
+            bits |= mark.typeBits
         }
         return bits
     }
@@ -105,8 +110,8 @@ extension Roles {
                 (slot, name) = (try checkField(field, role, in: plan), "\"\(field)\"")
             }
             switch mark.test {
-            case .bit(let bit, _):
-                try check(bit, role, in: slot, name)
+            case .bit, .bits:
+                try check(mark, role, in: slot, name)
             case .numbers(let numbers):
                 if mark.types != nil { _ = try codes(role, numbers, in: [slot], name, typeBits) }
                 if numbers == noNumbers { throw LayoutError("role \(role)", "a number is negative or above 64 bits") }
@@ -115,19 +120,38 @@ extension Roles {
         }
     }
 
+    /// Checks that the field has the bits that `mark` looks at, and these more than one number.
     private static func check(
-        _ bit: Int,
+        _ mark: Role,
         _ role: String,
         in slot: LayoutPlan.Slot,
         _ name: String
     ) throws(LayoutError) {
-        guard (0..<8 * slot.width).contains(bit) else {
-            throw LayoutError("role \(role)", "the \(name) field has the bits 0 to \(8 * slot.width - 1), not \(bit)")
+        let all = 0..<8 * slot.width
+        func misfit(_ bits: String) -> LayoutError {
+            LayoutError("role \(role)", "the \(name) field has the bits 0 to \(all.upperBound - 1), not \(bits)")
+        }
+        switch mark.test {
+        case .numbers: return
+        case .bit(let bit, _): if !all.contains(bit) { throw misfit("\(bit)") }
+        case .bits(let bits, let numbers):
+            guard bits.count > 0 else { throw LayoutError("role \(role)", "it has no bits of the \(name) field") }
+            guard bits.lower >= 0, bits.lower <= all.upperBound - bits.count else {
+                throw misfit("\(bits.lower) to \(bits.lower + bits.count - 1)")
+            }
+            if numbers == noNumbers { throw LayoutError("role \(role)", "a number is negative or above 64 bits") }
+            guard numbers.lowerBound <= bits.maximum else {
+                let number = hexadecimal(numbers.lowerBound)
+                throw LayoutError("role \(role)", "\(number) does not fit in \(bits.count) bits")
+            }
+            if numbers.lowerBound == 0, numbers.upperBound >= bits.maximum {
+                throw LayoutError("role \(role)", "every number of its bits has the role")
+            }
         }
     }
 
     @discardableResult
-    fileprivate static func checkField(
+    static func checkField(
         _ field: String,
         _ role: String,
         in plan: LayoutPlan

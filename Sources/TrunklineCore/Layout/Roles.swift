@@ -12,12 +12,15 @@ struct Roles: Sendable {
     var window: UInt32?
     var success: ClosedRange<UInt32> = 0...0
     var serials: ClosedRange<SerialNumber> = 1...SerialNumber.max
+    /// What a response has in common with its request.
+    var repeated: [RepeatedField] = []
 }
 
 /// Roles as they are declared, before it is known whether they fit a layout; `nil` means the default.
 struct RoleList: Sendable {
     var ping: UInt32?
     var pong: UInt32?
+    var heartbeat: Frame?
     var cancel: UInt32?
     var push: Role?
     var response: Role?
@@ -29,6 +32,7 @@ struct RoleList: Sendable {
     var failure: Role?
     var requests: ClosedRange<UInt64>?
     var serials: ClosedRange<UInt64>?
+    var repeated: [RepeatedField] = []
     var kind: (@Sendable (Frame) -> Frame.Kind?)?
 
     /// The marks that tell two frames apart, by the names of their roles.
@@ -40,7 +44,7 @@ struct RoleList: Sendable {
         let isPushMark = if let push { push.types == nil } else { false }
         let isPartMark = if let part { part.types == nil } else { false }
         return isPushMark || isPartMark || response != nil || goAway != nil || retryAfter != nil || failure != nil
-            || requests != nil || kind != nil
+            || requests != nil || kind != nil || heartbeat != nil
     }
 }
 
@@ -81,6 +85,25 @@ extension Roles {
         } else if let serial = request.serial, let repeated = response.serial {
             serials = 1...min(serial.maximum, repeated.maximum)
         }
+        if list.heartbeat != nil { try checkHeartbeat(list, response) }
+        repeated = list.repeated
+        for field in repeated { try field.check(request, response) }
+    }
+
+    /// Checks that the answer to a heartbeat without a type of its own can be told from other responses.
+    private func checkHeartbeat(_ list: RoleList, _ response: LayoutPlan) throws(LayoutError) {
+        guard list.ping == nil else {
+            throw LayoutError("role heartbeat", "there is a role ping, and a link has one heartbeat")
+        }
+        guard response.kind?.lists(.pong) == true || response.serial != nil && serials.lowerBound > 0 else {
+            let remedy = response.serial == nil ? "list pong in a kind field" : "keep serials from 1 on, or 2, for it"
+            throw LayoutError("role heartbeat", "nothing tells its answer from other responses: \(remedy)")
+        }
+    }
+
+    /// Whether a frame with this serial belongs to a heartbeat. A serial of 0 may also mean none, where there are others.
+    func isReserved(_ serial: SerialNumber) -> Bool {
+        serial < serials.lowerBound && (serial != 0 || serials.lowerBound == 1)
     }
 
     private static func single(

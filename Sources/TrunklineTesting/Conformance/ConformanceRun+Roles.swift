@@ -32,6 +32,7 @@ extension ConformanceRun {
     /// A response has the serial of a request, or none.
     private mutating func checkAnswer(_ stream: ConformanceStream) {
         for frame in stream.frames where frame.kind == .response || frame.kind == .part {
+            checkRepetition(frame, stream)
             switch kit.client.matching {
             case .inOrder:
                 guard frame.serial != 0 else { continue }
@@ -45,6 +46,19 @@ extension ConformanceRun {
                     violate(.matching, "\(stream.name) answers serial \(frame.serial), not \(asked)", stream.bytes)
                 }
             }
+        }
+    }
+
+    /// What answers a request in a sample passes the codec's own check.
+    private mutating func checkRepetition(_ frame: Frame, _ stream: ConformanceStream) {
+        let isSerial = kit.client.matching != .inOrder
+        guard kit.client.checksResponses, frame.damage == nil, isSerial || stream.sent.count == 1,
+            let request = stream.sent.first(where: { !isSerial || $0.serial == frame.serial })
+        else { return }
+        do throws(FrameError) {
+            try kit.client.check(frame, against: request)
+        } catch {
+            violate(.matching, "check of \(stream.name) against its request threw \(error)", stream.bytes)
         }
     }
 

@@ -30,6 +30,40 @@ struct CheckedLayoutTests {
         #expect(try Self.layout.serverSide().encoded(Frame(.push, type: 1, body: "abc")) == push)
     }
 
+    /// Of 400 serials with a wrong bit, 398 were successes of other requests.
+    @Test func aWrongBitOfTheSerialIsNoticedWhereTheChecksumCoversTheHeader() throws {
+        let client: FrameLayout = .checked(over: .headerAndBody)
+        let server = client.serverSide()
+        let request = Frame(.request, type: 3, serial: 50, body: "abc")
+        let response = Frame(.response, type: 3, serial: 50, status: 200, body: "abc")
+        let links: [(bytes: [UInt8], receiver: any FrameCodec)] = [
+            (try client.encoded(request), server), (try server.encoded(response), client),
+        ]
+        for (bytes, receiver) in links {
+            #expect(try receiver.decoded(bytes).frames.count == 1)
+            for bit in 0..<8 * bytes.count {
+                var wrong = bytes
+                wrong[bit / 8] ^= 1 << UInt8(bit % 8)
+                // Refused, or, with a greater length, incomplete.
+                let frames = try? receiver.decoded(wrong).frames
+                #expect(frames == nil || frames == [], "bit \(bit)")
+            }
+        }
+    }
+
+    /// What the preset says of itself.
+    @Test func aWrongBitOfTheSerialIsNotNoticedWhereTheChecksumCoversTheBody() throws {
+        var wrong = Self.response
+        wrong[7] ^= 1
+        #expect(try Self.layout.decoded(wrong).frames.map(\.serial) == [51])
+    }
+
+    @Test func theChecksumOfTheVariantIsTheCallersChoice() throws {
+        #expect(try FrameLayout.checked(over: .body, by: .adler32).decoded(Self.response).frames.count == 1)
+        let short = try FrameLayout.checked(over: .headerAndBody, by: .fletcher16).encoded(Frame(.request, type: 3))
+        #expect(short.count == 18)
+    }
+
     @Test func everyMistakeIsToldApart() {
         #expect(Self.layout.refusal(of: hex("00000003 00000032 000000c8 01000000")) == .illegalLength)
         #expect(Self.layout.refusal(of: replacing(17, in: Self.response)) == .checksumMismatch)

@@ -86,6 +86,48 @@ struct DNSLayoutTests {
         #expect(try Protocols.dns.serverSide().encoded(reply) == Self.answer)
     }
 
+    /// A name that does not exist was a success, whose flags the caller had to read.
+    @Test func theResultCodeIsTheStatusOfARejection() throws {
+        let unknown = hex("000c 1234 8183 0000 0000 0000 0000")
+        let answer = try #require(Protocols.dns.decoded(unknown).frames.first)
+        #expect(answer.isRejection && answer.status == 3 && answer.kind == .response)
+        let reply = Frame(.response, serial: 0x1234, status: 3, isRejection: true, body: answer.body)
+        #expect(try Protocols.dns.serverSide().encoded(reply) == hex("000c 1234 8103 0000 0000 0000 0000"))
+    }
+
+    /// It said that a frame may have 16,777,216 bytes, of a query that its length cannot say and of one that is too short.
+    @Test func aLengthErrorNamesTheLimitThatIsBroken() {
+        let long = Frame(.request, body: Bytes(repeating: 0, count: 65_532))
+        #expect(
+            Protocols.dns.complaint(about: long)
+                == "the body has 65532 bytes, not within 8–65531; the length field holds at most 65535"
+        )
+        #expect(
+            Protocols.dns.complaint(about: Frame(.request, body: "short"))
+                == "the body has 5 bytes, not within 8–65531; a body has at least 8 bytes in this layout"
+        )
+        #expect(
+            Protocols.dns.message(of: hex("000b"))
+                == "the length is 11, not within 12–65535; a body has at least 8 bytes in this layout"
+        )
+        #expect(
+            Protocols.modbus.message(of: hex("1501 0000 00ff"))
+                == "the length is 255, not within 2–254; a frame may have 260 bytes (maximumFrameSize)"
+        )
+        #expect(
+            Protocols.modbus.message(of: hex("1501 0000 0001"))
+                == "the length is 1, not within 2–254; the length counts at least 2 bytes in this layout"
+        )
+        let sized = FrameLayout {
+            Field.length(UInt32.self, counting: .body)
+            Field.body(sizes: 0...9)
+        }
+        #expect(
+            sized.message(of: hex("0000000a"))
+                == "the length is 10, not within 0–9; a body has at most 9 bytes in this layout"
+        )
+    }
+
     @Test func aQueryFromTheServerIsNoResponse() throws {
         #expect(try Protocols.dns.decoded(Self.query).frames.map(\.kind) == [.push])
     }

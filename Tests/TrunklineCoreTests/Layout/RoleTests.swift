@@ -90,6 +90,86 @@ struct RoleTests {
         #expect(try layout.decoded(hex("04 00 00 0000 00")).frames.map(\.kind) == [.request])
     }
 
+    @Test func severalBitsOfAFieldSayFailureAndAreTheStatus() throws {
+        let layout = Self.flagged.roles(failure: .bits(4..<7, of: "flags"))
+        let bytes = hex("03 09 30 0000 00 03 09 8f 0000 00")
+        let frames = try layout.decoded(bytes).frames
+        #expect(frames.map(\.isRejection) == [true, false])
+        #expect(frames.map(\.status) == [3, 0])
+        let server = layout.serverSide()
+        #expect(try frames.flatMap { try server.encoded($0) } == bytes)
+        // A status that fits goes there, any other is the lowest; what is no failure has zeros there.
+        func sent(_ status: UInt32, _ isRejection: Bool, flags: UInt64 = 0) throws -> [UInt8] {
+            var frame = Frame(.response, type: 3, serial: 9, status: status, isRejection: isRejection)
+            frame["flags"] = flags
+            return try server.encoded(frame)
+        }
+        #expect(try sent(5, true, flags: 0x0f) == hex("03 09 5f 0000 00"))
+        #expect(try sent(404, true) == hex("03 09 10 0000 00"))
+        #expect(try sent(0, true, flags: 0x20) == hex("03 09 20 0000 00"))
+        #expect(try sent(0, false, flags: 0xff) == hex("03 09 8f 0000 00"))
+    }
+
+    @Test func severalBitsHoldTheNumbersThatAreNamed() throws {
+        let layout = Self.flagged.roles(
+            push: .bits(0...1, of: "flags", holding: 2...3),
+            failure: .bits(6..<8, holding: 2)
+        )
+        // The type's top bits are a mark, and no part of the type.
+        let frames = try layout.decoded(hex("03 09 02 0000 00 43 09 01 0000 00 83 09 00 0000 00")).frames
+        #expect(frames.map(\.kind) == [.push, .response, .response])
+        #expect(frames.map(\.type) == [3, 3, 3] && frames.map(\.isRejection) == [false, false, true])
+        #expect(try layout.serverSide().encoded(Frame(.push, type: 3)) == hex("03 00 02 0000 00"))
+        #expect(layout.refusal(of: Frame(.request, type: 0x43)) == .unknownType)
+        var marked = Frame(.response, type: 3)
+        marked["flags"] = 7
+        #expect(try layout.serverSide().encoded(marked) == hex("03 00 04 0000 00"))
+        let zero = Self.flagged.roles(push: .bits(0...1, of: "flags", holding: 0...1))
+        #expect(try zero.serverSide().encoded(Frame(.response, type: 3)) == hex("03 00 02 0000 00"))
+    }
+
+    /// What is a rejection by its status came back with the lowest type of the role failure: found by fuzzing.
+    @Test func aRejectionThatItsStatusTellsKeepsItsType() throws {
+        let layout = try FrameLayout(validating: [
+            .type(UInt8.self), .status(UInt8.self), .length(UInt8.self, counting: .body), .body,
+        ])
+        .validatingRoles(failure: (0x2c...0x33).markOfRole)
+        for bytes in [hex("00 02 00"), hex("2c 02 00"), hex("2d 00 00")] {
+            let frame = try #require(layout.decoded(bytes).frames.first)
+            #expect(frame.isRejection)
+            #expect(try layout.serverSide().encoded(frame) == bytes)
+        }
+        #expect(try layout.serverSide().encoded(Frame(.response, isRejection: true)) == hex("2c 00 00"))
+    }
+
+    @Test func aResponseIsComparedWithWhatItRepeatsOfItsRequest() throws {
+        let layout = Self.flagged.roles(response: .bit(7), part: 0x20, responsesRepeat: [.type, .field("wait")])
+        #expect(layout.checksResponses && !Self.flagged.checksResponses)
+        func complaint(_ bytes: [UInt8], to request: Frame) throws -> String? {
+            let response = try #require(layout.decoded(bytes).frames.first)
+            do throws(FrameError) {
+                try layout.check(response, against: request)
+                return nil
+            } catch {
+                #expect(error.code == .responseMismatch)
+                return error.message
+            }
+        }
+        var request = Frame(.request, type: 3, serial: 9)
+        #expect(try complaint(hex("83 09 00 0000 00"), to: request) == nil)
+        #expect(try complaint(hex("84 09 00 0000 00"), to: request) == "the response has the type 0x4, its request 0x3")
+        let wait = "the response has the field \"wait\" 0x1, its request 0x0"
+        #expect(try complaint(hex("83 09 00 0001 00"), to: request) == wait)
+        // A part is told by its type, which says nothing else.
+        #expect(try complaint(hex("a0 09 00 0000 00"), to: request) == nil)
+        #expect(try complaint(hex("a0 09 00 0001 00"), to: request) == wait)
+        // Nor does that of a request's first piece.
+        let piece = Frame(.part, type: 0x20, serial: 9)
+        #expect(try complaint(hex("84 09 00 0000 00"), to: piece) == nil)
+        request["wait"] = 1
+        #expect(try complaint(hex("83 09 00 0001 00"), to: request) == nil)
+    }
+
     static let kinds = FrameLayout {
         Field.kind(UInt8.self, [.request: 1, .response: 2, .part: 3, .push: 4, .goAway: 5])
         Field.type(UInt8.self)
@@ -243,6 +323,18 @@ struct RoleMistakeTests {
         #expect(role { try RoleTests.kinds.validatingRoles(response: .bit(7)) } == "role response")
         #expect(role { try Layouts.named.validatingRoles(part: .bit(0, of: "token")) } == "role part")
         #expect(role { try Protocols.dns.validatingRoles(response: .bit(31)) } == "role response")
+        #expect(role { try flagged.validatingRoles(failure: .bits(5..<9, of: "flags")) } == "role failure")
+        #expect(role { try flagged.validatingRoles(failure: .bits(-1..<2, of: "flags")) } == "role failure")
+        #expect(role { try flagged.validatingRoles(failure: .bits(2..<2, of: "flags")) } == "role failure")
+        #expect(role { try flagged.validatingRoles(failure: .bits(0..<2, of: "flags", holding: 4)) } == "role failure")
+        #expect(
+            role { try flagged.validatingRoles(failure: .bits(0..<2, of: "flags", holding: 0...)) } == "role failure"
+        )
+        #expect(role { try flagged.validatingRoles(failure: .bits(0..<2, of: "flags", holding: -1)) } == "role failure")
+        #expect(role { try flagged.validatingRoles(failure: .bits(0..<2, of: "flag")) } == "role failure")
+        #expect(role { try flagged.validatingRoles(response: .bit(7), failure: .bits(6...7)) } == "role failure")
+        #expect(role { try flagged.validatingRoles(responsesRepeat: [.field("flag")]) } == "role responsesRepeat")
+        #expect(role { try Protocols.dns.validatingRoles(responsesRepeat: [.type]) } == "role responsesRepeat")
     }
 
     @Test func rolesLookAtBothLayouts() throws {

@@ -1,3 +1,4 @@
+import SampleLayouts
 import Testing
 import TrunklineCore
 
@@ -10,6 +11,90 @@ import TrunklineCore
         Field.body
     }
     .roles(ping: 8, pong: 9, push: 3...7)
+
+    /// A layout without a type for it had no heartbeat.
+    @Test func aRequestServesAsAPing() throws {
+        let dns = Protocols.dns
+        let first = try #require(dns.ping(number: 0))
+        #expect(first.kind == .ping && first.serial == 1 && dns.ping(number: 15)?.serial == 1)
+        let question = hex("0011 0001 0100 0001 0000 0000 0000 00 0002 0001")
+        #expect(try dns.encoded(first) == question)
+        #expect(!dns.pongsLookLikePings)
+        let seen = try #require(dns.serverSide().decoded(question).frames.first)
+        #expect(seen.kind == .ping && seen.serial == 1)
+        let pong = try #require(dns.serverSide().pong(answering: seen))
+        let answer = try dns.serverSide().encoded(pong)
+        #expect(answer == hex("0011 0001 8100 0001 0000 0000 0000 00 0002 0001"))
+        #expect(try dns.decoded(answer).frames.map(\.kind) == [.pong])
+        // A server that refuses it is alive, one of another serial answers a request.
+        let refusals = hex("000c 0001 8185 0000 0000 0000 0000 000c 0010 8185 0000 0000 0000 0000")
+        let frames = try dns.decoded(refusals).frames
+        #expect(frames.map(\.kind) == [.pong, .response] && frames.map(\.isRejection) == [false, true])
+        // The same question as a request, and another one with no serial.
+        let others = hex("0011 0010 0100 0001 0000 0000 0000 00 0002 0001 000c 0000 0100 0000 0000 0000 0000")
+        #expect(try dns.serverSide().decoded(others).frames.map(\.kind) == [.request, .request])
+    }
+
+    @Test func aRequestThatServesAsAPingMayHaveATypeAndFields() throws {
+        var diagnostics = Frame(.request, type: 8, body: [0, 0, 0, 0])
+        diagnostics["unit"] = 1
+        let modbus = Protocols.modbus.roles(heartbeat: diagnostics, failure: .bit(7), serials: 1...)
+        let ping = try #require(modbus.ping(number: 7))
+        #expect(try modbus.encoded(ping) == hex("0000 0000 0006 01 08 00000000"))
+        let answers = hex("0000 0000 0006 01 08 00000000 0000 0000 0003 01 88 01 0001 0000 0003 01 88 01")
+        #expect(try modbus.decoded(answers).frames.map(\.kind) == [.pong, .pong, .response])
+    }
+
+    @Test func aKindFieldTellsTheAnswerToARequestThatServesAsAPing() throws {
+        let layout = FrameLayout {
+            Field.kind(UInt8.self, [.request: 1, .response: 2, .ping: 3, .pong: 4])
+            Field.length(UInt8.self, counting: .body)
+            Field.body
+        }
+        .roles(heartbeat: Frame(.request, body: "?"))
+        let ping = try #require(layout.ping(number: 0))
+        #expect(try layout.encoded(ping) == hex("03 01 3f"))
+        #expect(try layout.decoded(hex("04 00 02 00 03 01 21")).frames.map(\.kind) == [.pong, .response, .ping])
+        #expect(layout.pong(answering: Frame(.ping, body: "!")) == Frame(.pong, body: "!"))
+    }
+
+    @Test func aHeartbeatWhoseAnswerCannotBeToldIsNamed() {
+        func complaint(_ make: () throws -> FrameLayout) -> String? {
+            do {
+                _ = try make()
+                return nil
+            } catch {
+                return "\(error)"
+            }
+        }
+        let question = Frame(.request, body: Protocols.rootQuestion)
+        func dns(_ serials: ClosedRange<Int>, _ frame: Frame) -> String? {
+            complaint {
+                try Protocols.dns.validatingRoles(heartbeat: frame, response: .bit(15, of: "flags"), serials: serials)
+            }
+        }
+        #expect(dns(0...9, question)?.hasPrefix("role heartbeat: nothing tells its answer") == true)
+        #expect(dns(1...9, Frame(.request, body: "short"))?.hasPrefix("role heartbeat: it cannot be sent") == true)
+        #expect(dns(1...9, question) == nil)
+        let inOrder = FrameLayout {
+            Field.length(UInt8.self, counting: .body)
+            Field.body
+        }
+        #expect(
+            complaint { try inOrder.validatingRoles(heartbeat: Frame(.request)) }
+                == "role heartbeat: nothing tells its answer from other responses: list pong in a kind field"
+        )
+        #expect(
+            complaint { try Self.separate.validatingRoles(ping: 1, heartbeat: Frame(.request), serials: 5...) }
+                == "role heartbeat: there is a role ping, and a link has one heartbeat"
+        )
+        #expect(
+            complaint {
+                try Self.separate.validatingRoles(heartbeat: Frame(.request, type: 7), push: 7, serials: 5...)
+            }?
+            .hasPrefix("role heartbeat: it cannot be sent") == true
+        )
+    }
 
     @Test func standardPingsHaveTheReservedSerialsInTurn() throws {
         let layout = FrameLayout.standard

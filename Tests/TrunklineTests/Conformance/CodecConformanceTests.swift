@@ -1,3 +1,4 @@
+import SampleLayouts
 import Testing
 import Trunkline
 import TrunklineTesting
@@ -25,6 +26,7 @@ struct CodecConformanceTests {
             .init(Frame(.push, type: 1, status: 200, body: "news")),
         ]
         expectConformance(CodecConformance(of: .checked, samples: samples))
+        expectConformance(CodecConformance(of: .checked(over: .headerAndBody), samples: samples))
     }
 
     @Test func extendedLayoutKeepsEveryRule() throws {
@@ -64,6 +66,60 @@ struct CodecConformanceTests {
             kit.relaxed = DelimitedCodec(delimiter: "\n", maximumFrameSize: 200).heartbeat(ping: "PING", pong: pong)
             expectConformance(kit)
         }
+    }
+
+    @Test func memcachedsTextKeepsEveryRule() {
+        let set = Frame(.request, head: "set key 0 0 3", body: [13, 10, 13])
+        let get = Frame(.request, head: "get key other")
+        let values = [
+            Frame(.part, head: "VALUE key 0 3", body: [13, 10, 13]), Frame(.part, head: "VALUE other 1 0 7"),
+            Frame(.response, head: "END"),
+        ]
+        let samples: [CodecConformance.Sample] = [
+            .init(set, bytes: Array("set key 0 0 3\r\n\r\n\r\r\n".utf8)), .init(get),
+            .init(Frame(.response, head: "STORED"), answering: set), .init(values, answering: [get]),
+            .init(Frame(.response, isRejection: true, head: "CLIENT_ERROR no"), answering: set),
+            .refused(Array("VALUE key 0 1989\r\n".utf8), with: .illegalLength),
+            .refused(Array("VALUE key 0\r\n".utf8), with: .malformed),
+            .refused(Array("VALUE key 0 1\r\n123".utf8), with: .unexpectedBytes),
+            .refused(Array("set key 0 0 1989\r\n".utf8), with: .illegalLength, receivedBy: .server),
+        ]
+        let codec = CountedProtocols.memcached
+        var kit = CodecConformance(of: codec, samples: samples, maximumFrameSize: codec.maximumFrameSize)
+        (kit.bodiesAreOpaque, kit.corruptedInputs) = (false, 16_384)
+        // Bodies have the size that their heads say, so none can grow.
+        let report = kit.check()
+        #expect(report.violations.isEmpty, "\(report)")
+    }
+
+    @Test func natsKeepsEveryRule() {
+        let request = Frame(.request, serial: 7, head: "PUB time", body: "now?")
+        let samples: [CodecConformance.Sample] = [
+            .init(request, bytes: Array("PUB time _INBOX.7 4\r\nnow?\r\n".utf8)),
+            .init(Frame(.request, head: "SUB a 1")),
+            .init(Frame(.response, serial: 7, head: "MSG", body: "noon"), answering: request),
+            .init(Frame(.push, head: "MSG news 1 2", body: "hi")), .init(Frame(.push, head: "+OK")),
+            .refused(Array("MSG news 1 1999\r\n".utf8), with: .illegalLength),
+            .refused(Array("PUB news 1999\r\n".utf8), with: .illegalLength, receivedBy: .server),
+        ]
+        let codec = CountedProtocols.nats
+        var kit = CodecConformance(of: codec, samples: samples, maximumFrameSize: codec.maximumFrameSize)
+        kit.corruptedInputs = 16_384
+        expectConformance(kit)
+    }
+
+    @Test func theLanguageServerProtocolKeepsEveryRule() {
+        let request = Frame(.request, serial: 7, body: "\"method\":\"initialize\"}")
+        let samples: [CodecConformance.Sample] = [
+            .init(request), .init(Frame(.response, serial: 7, body: "\"result\":1}"), answering: request),
+            .init(Frame(.push, body: "{}")),
+            .refused(Array("Content-Length: 1999\r\n\r\n".utf8), with: .illegalLength),
+            .refused(Array("Content-Length: 1999\r\n\r\n".utf8), with: .illegalLength, receivedBy: .server),
+        ]
+        let codec = CountedProtocols.lsp
+        var kit = CodecConformance(of: codec, samples: samples, maximumFrameSize: codec.maximumFrameSize)
+        kit.corruptedInputs = 16_384
+        expectConformance(kit)
     }
 
     @Test func lengthPrefixedFramesKeepEveryRule() {

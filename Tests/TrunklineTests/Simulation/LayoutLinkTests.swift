@@ -1,3 +1,4 @@
+import SampleLayouts
 import Testing
 import Trunkline
 import TrunklineTesting
@@ -42,6 +43,20 @@ struct LayoutLinkTests {
             #expect(await client.statistics.heldSerials == 0)
             _ = try await client.send(Request(type: 0x10, body: "c"))
             #expect(await client.statistics.connection.links == 1)
+        }
+    }
+
+    /// A link of a protocol without a type for pings was watched by nobody: a server that hangs kept it.
+    @Test func aProtocolWithoutTypesHasAHeartbeat() throws {
+        try simulate(speaking: Protocols.dns) { service, client in
+            _ = try await client.send(Request(body: Protocols.rootQuestion))
+            try await service.pass(.seconds(40))
+            #expect(await service.server.journal.pingCount == 1)
+            #expect(await client.roundTripTime != nil)
+            #expect(await client.statistics.unknownResponses == 0)
+            await service.server.answerPings(false)
+            try await service.pass(.seconds(60))
+            #expect(await client.statistics.connection.links > 1)
         }
     }
 

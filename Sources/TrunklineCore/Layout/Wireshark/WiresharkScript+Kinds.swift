@@ -9,6 +9,7 @@ extension WiresharkScript {
         if let marks = layout.marks { lines += maskedType(marks, plan) }
         lines += base(direction, plan) + heartbeats(plan)
         if direction == .response { lines += pushes(plan) }
+        lines += requestAsPing(direction, plan)
         if let requests = layout.marks?.requests, let type = plan.type {
             let part = layout.marks?.part?.types
             let others = [layout.roles.closing.map { wide($0...$0) }, direction == .response ? part : nil]
@@ -79,6 +80,18 @@ extension WiresharkScript {
         return lines
     }
 
+    /// The request that serves as a ping, and its answer. Its body is not compared.
+    private func requestAsPing(_ direction: LayoutDraft.Direction, _ plan: LayoutPlan) -> [String] {
+        guard let heartbeat = layout.marks?.heartbeat, let serial = plan.serial else { return [] }
+        let (lowest, usual) = (layout.roles.serials.lowerBound, direction == .request ? "request" : "response")
+        let value = number(serial, in: plan)
+        var test = "\(value) < \(lowest)" + (lowest > 1 ? " and \(value) > 0" : "")
+        if direction == .request, let type = plan.type {
+            test += " and \(condition("seen.type", within: wide(heartbeat.type...heartbeat.type), type))"
+        }
+        return ["if kind == \"\(usual)\" and \(test) then return \"\(direction == .request ? "ping" : "pong")\" end"]
+    }
+
     private func pushes(_ plan: LayoutPlan) -> [String] {
         let roles = layout.roles
         let goAway = layout.marks?.goAway.flatMap { test($0, plan) }
@@ -127,6 +140,7 @@ extension WiresharkScript {
         return switch role.test {
         case .numbers(let numbers): condition(value, within: numbers, slot)
         case .bit(let number, let isSet): bit(number, slot, isSet: isSet, in: plan)
+        case .bits(let bits, let numbers): condition(bits, within: numbers, slot, in: plan)
         }
     }
 

@@ -207,6 +207,26 @@ extension WiresharkScript {
         return "frame(\(offset.text(" + ")), 1):bitfield(\(7 - number % 8), 1) == \(isSet ? 1 : 0)"
     }
 
+    /// Whether `bits` of the number in `slot` hold one of `numbers`. Each bit from its own byte, for the same reason.
+    func condition(
+        _ bits: BitRange,
+        within numbers: ClosedRange<UInt64>,
+        _ slot: LayoutPlan.Slot,
+        in plan: LayoutPlan
+    ) -> String {
+        let value = (0..<bits.count).reversed().map { index in
+            let number = bits.lower + index
+            let byte = slot.order == .littleEndian ? number / 8 : slot.width - 1 - number / 8
+            let offset = plan.offset(of: slot) + LayoutPlan.Extent(fixed: byte)
+            let bit = "frame(\(offset.text(" + ")), 1):bitfield(\(7 - number % 8), 1)"
+            return index == 0 ? bit : "\(bit) * \(UInt64(1) << UInt64(index))"
+        }
+        let sum = "(\(value.joined(separator: " + ")))"
+        if numbers.lowerBound == numbers.upperBound { return "\(sum) == \(numbers.lowerBound)" }
+        if numbers.upperBound >= bits.maximum { return "\(sum) >= \(numbers.lowerBound)" }
+        return "\(sum) >= \(numbers.lowerBound) and \(sum) <= \(numbers.upperBound)"
+    }
+
     /// Whether `number` is one of `range`, in a field of `width` bytes.
     func condition(_ number: String, within range: ClosedRange<UInt64>, _ slot: LayoutPlan.Slot)
         -> String

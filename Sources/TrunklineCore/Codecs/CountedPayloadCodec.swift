@@ -1,0 +1,396 @@
+/// Frames that begin with text which says how many bytes follow: a line and a counted payload, as in NATS and memcached's
+/// text protocol, or header lines, an empty line and a payload, as in the Language Server Protocol.
+///
+///     head  "\r\n"                                 a line alone
+///     head  "\r\n"  payload  "\r\n"                with `payloadEnd: "\r\n"`
+///     head  "\r\n\r\n"  payload                    with `headEnd: "\r\n\r\n"`
+///
+/// ```swift
+/// let memcached = CountedPayloadCodec(payloadEnd: "\r\n") { head in
+///     head.hasPrefix("VALUE ") ? .count(inWord: 3, of: head) : .absent
+/// }
+/// .requests { head in head.hasPrefix("set ") ? .count(inWord: 4, of: head) : .absent }
+/// .reading { frame in
+///     if frame.head.hasPrefix("VALUE ") { frame.kind = .part }
+///     if frame.head.hasSuffix("ERROR") { frame.isRejection = true }
+/// }
+/// ```
+///
+/// The text is `frame.head`, without what ends it; the payload is `frame.body`, without what ends it. Set both on a request:
+/// `request.head = "set key 0 0 5"`, or have `writing(_:)` make the head.
+///
+/// A head that is malformed or too long, and a payload that is too long or has no end where it should, end the link: where the
+/// next frame begins is not known then.
+public struct CountedPayloadCodec: FrameCodec {
+    /// What a head says about the payload behind it.
+    public enum Payload: Sendable, Hashable {
+        /// No payload follows, and nothing that ends one.
+        case absent
+        /// A payload of so many bytes, perhaps 0, and then what ends it.
+        case bytes(Int)
+        /// The head cannot be that of a frame, for this reason. Leave bytes of the head out of it.
+        case malformed(String)
+
+        /// The decimal number in a word of `head`; words are separated by spaces or tabs.
+        ///
+        /// `malformed` when there is no such word, or it is anything but 1 to 18 digits.
+        ///
+        /// - Parameter index: 0 for the first word; -1 for the last one, as in NATS's `MSG`.
+        public static func count(inWord index: Int, of head: Bytes) -> Payload {
+            let words = head.split { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }
+            let number = index < 0 ? words.count + index : index
+            guard words.indices.contains(number) else { return .malformed("the head has \(words.count) words") }
+            return Payload(decimal: words[number], of: "word \(number)")
+        }
+
+        /// The decimal number in the header line `name: number` of `head`, whose lines are separated by CRLF. The case of
+        /// ASCII letters in `name` does not matter.
+        ///
+        /// `malformed` when there is no such line or more than one, or its value is anything but 1 to 18 digits.
+        public static func count(inField name: String, of head: Bytes) -> Payload {
+            var found: Payload?
+            for line in head.parts(separatedBy: "\r\n") {
+                guard let colon = line.firstIndex(of: UInt8(ascii: ":")),
+                    line[..<colon].elementsEqual(name.utf8, by: { $0.lowercasedASCII == $1.lowercasedASCII })
+                else { continue }
+                guard found == nil else { return .malformed("the head has more than one field \(name)") }
+                let isBlank: (UInt8) -> Bool = { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }
+                var value = line[(colon + 1)...].drop(while: isBlank)
+                while let last = value.last, isBlank(last) { value = value.dropLast() }
+                found = Payload(decimal: value, of: "field \(name)")
+            }
+            return found ?? .malformed("the head has no field \(name)")
+        }
+
+        private init(decimal digits: Slice<Bytes>, of place: String) {
+            guard (1...18).contains(digits.count), digits.allSatisfy({ (0x30...0x39).contains($0) }) else {
+                self = .malformed("the \(place) is no number of bytes")
+                return
+            }
+            self = .bytes(digits.reduce(0) { $0 * 10 + Int($1 - 0x30) })
+        }
+    }
+
+    /// How the heads of one direction are read.
+    struct Grammar: Sendable {
+        var payload: @Sendable (Bytes) -> Payload
+        var rule: (@Sendable (inout Frame) -> Void)?
+    }
+
+    /// How responses find their requests.
+    public let matching: ResponseMatching
+    /// The largest whole frame in bytes, both ends included, both ways.
+    public let maximumFrameSize: Int
+    /// The largest head in bytes with what ends it, both ways.
+    public let maximumHeadSize: Int
+
+    let headEnd: Bytes
+    let payloadEnd: Bytes
+    private var responses: Grammar
+    private var requests: Grammar
+    private var writing: (@Sendable (inout Frame) -> Void)?
+    /// The heads of heartbeats, in both directions.
+    private var heartbeat: (ping: Bytes, pong: Bytes)?
+    private var isServerSide = false
+
+    // MARK: Of the frame at the front of the input
+
+    /// No end of the head begins before here.
+    private var searched = 0
+    /// The sizes of an incomplete frame whose head is known.
+    private var awaited: (head: Int, payload: Int, total: Int)?
+
+    /// Frames of a head and, if it says so, a payload.
+    ///
+    /// - Parameters:
+    ///   - headEnd: One byte or more behind the head: `"\r\n"` for a line, `"\r\n\r\n"` for lines up to an empty one.
+    ///   - payloadEnd: What stands behind a payload; nothing unless given.
+    ///   - maximumHeadSize: The largest head in bytes with what ends it, both ways.
+    ///   - maximumFrameSize: The largest whole frame in bytes, both ways.
+    ///   - matching: How responses find their requests; in order unless given. By serial, `reading(_:)` has to set the
+    ///     serial of responses and `writing(_:)` to put that of requests where it belongs.
+    ///   - file, line: Named when the program is stopped for arguments that make no codec.
+    ///   - payload: What the head of a received frame says about its payload. Called on the client's loop, for each
+    ///     frame: it must not block.
+    public init(
+        headEnd: Bytes = "\r\n",
+        payloadEnd: Bytes = "",
+        maximumHeadSize: Int = 8192,
+        maximumFrameSize: Int = 16 * 1024 * 1024,
+        matching: ResponseMatching = .inOrder,
+        file: StaticString = #fileID,
+        line: UInt = #line,
+        payload: @escaping @Sendable (_ head: Bytes) -> Payload
+    ) {
+        require(!headEnd.isEmpty, "CountedPayloadCodec: nothing ends the head", file, line)
+        require(
+            maximumHeadSize >= headEnd.count,
+            "CountedPayloadCodec: maximumHeadSize \(maximumHeadSize) leaves no room for the end of the head",
+            file,
+            line
+        )
+        require(
+            maximumFrameSize >= maximumHeadSize,
+            "CountedPayloadCodec: maximumFrameSize \(maximumFrameSize) is below maximumHeadSize \(maximumHeadSize)",
+            file,
+            line
+        )
+        self.headEnd = headEnd
+        self.payloadEnd = payloadEnd
+        self.maximumHeadSize = maximumHeadSize
+        self.maximumFrameSize = min(maximumFrameSize, 1 << 48)  // far beyond any memory, and no sum overflows
+        self.matching = matching
+        responses = Grammar(payload: payload)
+        requests = Grammar(payload: payload)
+    }
+
+    /// The same where the heads of requests are not those of responses: what they say about their payloads, and what a test
+    /// server makes of them, which receives them as requests.
+    public func requests(
+        payload: @escaping @Sendable (_ head: Bytes) -> Payload,
+        reading rule: (@Sendable (inout Frame) -> Void)? = nil
+    ) -> CountedPayloadCodec {
+        var codec = self
+        codec.requests = Grammar(payload: payload, rule: rule)
+        return codec
+    }
+
+    /// The same with heartbeats: a client sends a frame without payload whose head is `ping`, which the server answers with
+    /// the head `pong`, or the other way round. No other frame may have these heads. Heads that cannot be sent stop the
+    /// program.
+    public func heartbeat(
+        ping: Bytes,
+        pong: Bytes,
+        file: StaticString = #fileID,
+        line: UInt = #line
+    ) -> CountedPayloadCodec {
+        var codec = self
+        codec.heartbeat = (ping, pong)
+        for head in [ping, pong] {
+            do throws(FrameError) {
+                try checkEnd(of: head)
+            } catch {
+                fatalError("CountedPayloadCodec: a heartbeat cannot be sent: \(error)", file: file, line: line)
+            }
+        }
+        return codec
+    }
+
+    /// The same with a say about every frame that a client receives and that is no heartbeat; in place of an earlier one.
+    ///
+    /// `rule` gets it as a `response` that is no rejection and may change everything about it: `kind`, `serial`,
+    /// `isRejection`, `status`, `body`, or `damage` for one that is not acceptable. A frame that is to be ignored is a
+    /// `pong`. Called on the client's loop: it must not block.
+    ///
+    /// A test server asks it whether the client would take a frame for what it is meant to be, and sends none that it would
+    /// not.
+    public func reading(_ rule: @escaping @Sendable (inout Frame) -> Void) -> CountedPayloadCodec {
+        var codec = self
+        codec.responses.rule = rule
+        return codec
+    }
+
+    /// The same with a say about every frame that is sent, by either side, and that is no heartbeat; in place of an earlier
+    /// one. `rule` makes or completes `head` (`"Content-Length: \(frame.body.count)"`) and puts the serial where it belongs.
+    /// It may be called more than once for a frame, on the client's loop.
+    public func writing(_ rule: @escaping @Sendable (inout Frame) -> Void) -> CountedPayloadCodec {
+        var codec = self
+        codec.writing = rule
+        return codec
+    }
+
+    /// The ping of `heartbeat`, if there is one.
+    public func ping(number: UInt64) -> Frame? { heartbeat.map { Frame(.ping, head: $0.ping) } }
+
+    /// The pong of `heartbeat`, if there is one.
+    public func pong(answering ping: Frame) -> Frame? { heartbeat.map { Frame(.pong, head: $0.pong) } }
+
+    /// Whether the two heads of `heartbeat` are the same.
+    public var pongsLookLikePings: Bool { heartbeat.map { $0.ping == $0.pong } ?? false }
+
+    /// The same protocol as the server sees it: what it receives are requests and heartbeats.
+    public func serverSide() -> any FrameCodec {
+        var codec = self
+        codec.isServerSide = true
+        return codec
+    }
+}
+
+extension Frame {
+    /// The text before the payload, in protocols of a `CountedPayloadCodec`, without what ends it; empty where there is none.
+    public var head: Bytes {
+        get { self[bytes: "head"] ?? Bytes() }
+        set { self[bytes: "head"] = newValue.isEmpty ? nil : newValue }
+    }
+
+    /// Makes a frame with `head` before its payload, `body`.
+    public init(_ kind: Kind, serial: SerialNumber = 0, isRejection: Bool = false, head: Bytes, body: Bytes = Bytes()) {
+        self.init(kind, serial: serial, isRejection: isRejection, body: body)
+        self.head = head
+    }
+}
+
+extension UInt8 {
+    fileprivate var lowercasedASCII: UInt8 { (0x41...0x5A).contains(self) ? self | 0x20 : self }
+}
+
+// MARK: - Bytes in
+
+extension CountedPayloadCodec {
+    private var inbound: Grammar { isServerSide ? requests : responses }
+    private var outbound: Grammar { isServerSide ? responses : requests }
+
+    /// Takes one frame from the front of `input`; `nil` when it is not complete.
+    ///
+    /// Throws `illegalLength` for a head without an end within `maximumHeadSize`, and as soon as its head is there for a frame
+    /// above `maximumFrameSize`; `malformed` for a head that the closure says is; and `unexpectedBytes` when a payload is not
+    /// followed by what ends it.
+    public mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+        // In case somebody has changed buffers.
+        if searched > input.count || awaited.map({ $0.head > input.count }) == true { (searched, awaited) = (0, nil) }
+        if let awaited, input.count < awaited.total {
+            input.await(awaited.total)
+            return nil
+        }
+        let head: Bytes
+        let payload: Int?
+        if let awaited {
+            guard let known = input.readBytes(awaited.head) else { return nil }
+            (head, payload) = (known, awaited.payload)
+        } else {
+            guard let headCount = try headCount(in: input), let found = input.readBytes(headCount) else { return nil }
+            (head, payload) = (found, try payloadCount(of: found, by: inbound))
+        }
+        input.skip(headEnd.count)
+        if let payload {
+            let total = head.count + headEnd.count + payload + payloadEnd.count
+            guard input.count >= payload + payloadEnd.count else {
+                awaited = (head.count, payload, total)
+                input.await(total)
+                return nil
+            }
+        }
+        (searched, awaited) = (0, nil)
+        guard let payload else { return heartbeat(of: head) ?? frame(head, Bytes()) }
+        guard let body = input.readBytes(payload), let end = input.readBytes(payloadEnd.count) else { return nil }
+        guard end == payloadEnd else {
+            throw FrameError(.unexpectedBytes, "the payload of \(payload) bytes is not followed by its end")
+        }
+        return frame(head, body)
+    }
+
+    /// The size of the head at the front of `input`; `nil` when its end is not there yet.
+    private mutating func headCount(in input: borrowing ReceiveBuffer) throws(FrameError) -> Int? {
+        if let offset = input.firstOffset(of: headEnd, from: searched), offset + headEnd.count <= maximumHeadSize {
+            return offset
+        }
+        guard input.count < maximumHeadSize else {
+            throw FrameError(.illegalLength, "the head does not end within \(maximumHeadSize) bytes (maximumHeadSize)")
+        }
+        searched = max(searched, input.count - headEnd.count + 1)
+        return nil
+    }
+
+    /// The size of the payload behind `head`; `nil` for none.
+    private func payloadCount(of head: Bytes, by grammar: Grammar) throws(FrameError) -> Int? {
+        switch grammar.payload(head) {
+        case .absent: return nil
+        case .bytes(let count):
+            let most = maximumFrameSize - head.count - headEnd.count - payloadEnd.count
+            guard count >= 0, count <= most else {
+                throw FrameError(
+                    .illegalLength,
+                    "a payload of \(count) bytes; a frame may have \(maximumFrameSize) bytes (maximumFrameSize)"
+                )
+            }
+            return count
+        case .malformed(let reason): throw FrameError(.malformed, reason)
+        }
+    }
+
+    private func heartbeat(of head: Bytes) -> Frame? {
+        guard let heartbeat else { return nil }
+        if head == heartbeat.ping { return Frame(.ping, head: head) }
+        return head == heartbeat.pong ? Frame(.pong, head: head) : nil
+    }
+
+    private func frame(_ head: Bytes, _ body: Bytes) -> Frame {
+        var frame = Frame(isServerSide ? .request : .response, head: head, body: body)
+        inbound.rule?(&frame)
+        return frame
+    }
+}
+
+// MARK: - Bytes out
+
+extension CountedPayloadCodec {
+    /// Appends the head, and the body where the head says that a payload follows, each with its end.
+    ///
+    /// Throws `illegalLength` for a frame that is too long; `malformed` for a head in which its end stands, that the closure
+    /// calls malformed, or that says another size than the body's; and `unknownType` for a frame that its receiver would take
+    /// for something else, for a ping without `heartbeat` and for a cancellation.
+    public mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        switch frame.kind {
+        case .ping, .pong:
+            guard let heartbeat else { throw missing(frame.kind) }
+            output.append(frame.kind == .ping ? heartbeat.ping : heartbeat.pong)
+            return output.append(headEnd)
+        case .cancel where outbound.rule == nil && writing == nil: throw missing(frame.kind)
+        case .request, .response, .part, .push, .goAway, .cancel: break
+        }
+        var sent = frame
+        writing?(&sent)
+        let (head, body) = (sent.head, sent.body)
+        try checkEnd(of: head)
+        let payload = try payloadCount(of: head, by: outbound)
+        guard payload ?? 0 == body.count else {
+            throw FrameError(.malformed, "the body has \(body.count) bytes, its head says \(payload ?? 0)")
+        }
+        if payload == nil, heartbeat(of: head) != nil {
+            throw FrameError(.unknownType, "this head is a heartbeat's")
+        }
+        try checkReception(of: frame, as: head, body)
+        output.append(head)
+        output.append(headEnd)
+        guard payload != nil else { return }
+        output.append(body)
+        output.append(payloadEnd)
+    }
+
+    /// Checks that a receiver who looks for the end from the front finds it right behind `head`.
+    private func checkEnd(of head: Bytes) throws(FrameError) {
+        guard head.count + headEnd.count <= maximumHeadSize else {
+            throw FrameError(
+                .illegalLength,
+                "the head has \(head.count) bytes, with its end more than \(maximumHeadSize) (maximumHeadSize)"
+            )
+        }
+        guard (head + headEnd).firstIndex(of: headEnd) == head.count else {
+            throw FrameError(.malformed, "the head contains what ends it")
+        }
+    }
+
+    /// Refuses what the other side would take for something else: in order, that shifts the responses that follow.
+    private func checkReception(of frame: Frame, as head: Bytes, _ body: Bytes) throws(FrameError) {
+        let usual: Frame.Kind = isServerSide ? .response : .request
+        // A client's responses and parts are for servers that take them for such.
+        guard isServerSide || frame.kind == .cancel else { return }
+        var received = Frame(usual, head: head, body: body)
+        outbound.rule?(&received)
+        let other = isServerSide ? "client" : "server"
+        guard received.kind == frame.kind else {
+            throw FrameError(.unknownType, "the \(other) takes this \(frame.kind) frame for a \(received.kind)")
+        }
+        guard received.isRejection || !frame.isRejection else {
+            throw FrameError(.malformed, "the \(other) does not take this frame for a rejection")
+        }
+        guard matching == .inOrder || received.serial == frame.serial || frame.kind == .push || frame.kind == .goAway
+        else {
+            throw FrameError(.malformed, "the \(other) does not find the serial \(frame.serial) in this frame")
+        }
+    }
+
+    private func missing(_ kind: Frame.Kind) -> FrameError {
+        FrameError(.unknownType, "this codec has no \(kind) frames")
+    }
+}

@@ -1,0 +1,174 @@
+import SampleLayouts
+import Synchronization
+import Testing
+import TrunklineCore
+
+/// A head that says how many bytes follow, as three real protocols have it.
+struct CountedPayloadCodecTests {
+    private struct Stream {
+        let codec: any FrameCodec
+        let bytes: [UInt8]
+        let frames: [Frame]
+    }
+
+    /// What the servers of these protocols send, written by hand.
+    private static let streams = [
+        Stream(
+            codec: CountedProtocols.memcached,
+            bytes: Array("VALUE a 0 5\r\n1\r\n23\r\nVALUE b 7 0 99\r\n\r\nEND\r\nSTORED\r\nSERVER_ERROR no\r\n".utf8),
+            frames: [
+                Frame(.part, head: "VALUE a 0 5", body: "1\r\n23"), Frame(.part, head: "VALUE b 7 0 99"),
+                Frame(.response, head: "END"), Frame(.response, head: "STORED"),
+                Frame(.response, isRejection: true, head: "SERVER_ERROR no"),
+            ]
+        ),
+        Stream(
+            codec: CountedProtocols.nats,
+            bytes: Array("INFO {}\r\nPING\r\nMSG news 2  4\r\nabcd\r\nMSG _INBOX.9 1 2\r\n\r\n\r\nPONG\r\n".utf8),
+            frames: [
+                Frame(.push, head: "INFO {}"), Frame(.ping, head: "PING"),
+                Frame(.push, head: "MSG news 2  4", body: "abcd"),
+                Frame(.response, serial: 9, head: "MSG", body: "\r\n"),
+                Frame(.pong, head: "PONG"),
+            ]
+        ),
+        Stream(
+            codec: CountedProtocols.lsp,
+            bytes: Array("content-length: 9 \r\nX: y\r\n\r\n{\"id\":3,}Content-Length:2\r\n\r\n{}".utf8),
+            frames: [
+                Frame(.response, serial: 3, head: "content-length: 9 \r\nX: y", body: "}"),
+                Frame(.push, head: "Content-Length:2", body: "{}"),
+            ]
+        ),
+    ]
+
+    @Test(arguments: 0..<3)
+    func framesAreTheSameAtEverySplit(_ index: Int) throws {
+        let stream = Self.streams[index]
+        for cut in 0...stream.bytes.count {
+            for step in [stream.bytes.count, 1, 7] {
+                var (codec, input, frames) = (stream.codec, ReceiveBuffer(stream.bytes[..<cut]), [Frame]())
+                try codec.decodeAll(&input, into: &frames)
+                var rest = stream.bytes[cut...]
+                while !rest.isEmpty {
+                    _ = unsafe input.fill { memory in
+                        let piece = rest.prefix(min(step, memory.count))
+                        unsafe memory.copyBytes(from: piece)
+                        rest = rest.dropFirst(piece.count)
+                        return (piece.count, ())
+                    }
+                    try codec.decodeAll(&input, into: &frames)
+                }
+                #expect(frames == stream.frames, "split at \(cut), then by \(step)")
+                #expect(input.isEmpty)
+            }
+        }
+    }
+
+    @Test func requestsAreWhatTheProtocolsSay() throws {
+        let set = Frame(.request, head: "set key 0 0 5", body: "1\r\n23")
+        #expect(try CountedProtocols.memcached.encoded(set) == Array("set key 0 0 5\r\n1\r\n23\r\n".utf8))
+        let get = Frame(.request, head: "get key")
+        #expect(try CountedProtocols.memcached.encoded(get) == Array("get key\r\n".utf8))
+        let ask = Frame(.request, serial: 7, head: "PUB time", body: "now?")
+        #expect(try CountedProtocols.nats.encoded(ask) == Array("PUB time _INBOX.7 4\r\nnow?\r\n".utf8))
+        let initialize = Frame(.request, serial: 7, body: "\"method\":\"initialize\"}")
+        let json = "{\"id\":7,\"method\":\"initialize\"}"
+        let expected = "Content-Length: \(json.utf8.count)\r\n\r\n\(json)"
+        #expect(try CountedProtocols.lsp.encoded(initialize) == Array(expected.utf8))
+    }
+
+    /// The receiver would take the rest for the next frame: commands of a caller who chose a key or a body.
+    @Test func whatWouldBeTwoFramesIsNotSent() {
+        let codec = CountedProtocols.memcached
+        #expect(codec.refusal(of: Frame(.request, head: "get a\r\nget b")) == .malformed)
+        #expect(codec.refusal(of: Frame(.request, head: "set a 0 0 5", body: "123456")) == .malformed)
+        #expect(codec.refusal(of: Frame(.request, head: "set a 0 0 5")) == .malformed)
+        #expect(codec.refusal(of: Frame(.request, head: "get a", body: "1")) == .malformed)
+        #expect(codec.refusal(of: Frame(.request, head: "set a 0 0 x", body: "1")) == .malformed)
+        // With what ends the head it would end two bytes early.
+        let block = CountedPayloadCodec(headEnd: "\r\n\r\n") { _ in .absent }
+        #expect(block.refusal(of: Frame(.request, head: "a\r\n")) == .malformed)
+        #expect(block.refusal(of: Frame(.request, head: "a\r\nb\r")) == nil)
+    }
+
+    @Test func limitsAreCheckedBeforeAnythingIsAwaited() {
+        let codec = CountedProtocols.memcached
+        // 14 bytes of head, two ends of two bytes.
+        #expect(codec.refusal(of: "VALUE a 0 1982\r\n".utf8) == nil)
+        #expect(codec.refusal(of: "VALUE a 0 1983\r\n".utf8) == .illegalLength)
+        #expect(codec.refusal(of: "VALUE a 0 999999999999999999\r\n".utf8) == .illegalLength)
+        #expect(codec.refusal(of: "VALUE a 0 9999999999999999999999\r\n".utf8) == .malformed)
+        #expect(codec.refusal(of: [UInt8](repeating: 0x61, count: 299)) == nil)
+        #expect(codec.refusal(of: [UInt8](repeating: 0x61, count: 300)) == .illegalLength)
+        #expect(codec.refusal(of: [UInt8](repeating: 0x61, count: 299) + Array("\r\n".utf8)) == .illegalLength)
+        #expect(codec.refusal(of: [UInt8](repeating: 0x61, count: 298) + Array("\r\n".utf8)) == nil)
+        #expect(codec.refusal(of: Frame(.request, head: Bytes(repeating: 0x61, count: 299))) == .illegalLength)
+        #expect(codec.refusal(of: Frame(.request, head: Bytes(repeating: 0x61, count: 298))) == nil)
+        let large = Frame(.request, head: "set a 0 0 1990", body: Bytes(repeating: 1, count: 1990))
+        #expect(codec.refusal(of: large) == .illegalLength)
+    }
+
+    @Test(arguments: ["VALUE a 0", "VALUE a 0 ", "VALUE a 0 -1", "VALUE a 0 +1", "VALUE a 0 1a", "VALUE a 0 0x1"])
+    func aHeadWithoutItsCountIsRefused(_ head: String) {
+        #expect(CountedProtocols.memcached.refusal(of: "\(head)\r\n".utf8) == .malformed)
+    }
+
+    @Test func aPayloadWithoutItsEndIsRefused() {
+        #expect(CountedProtocols.memcached.refusal(of: "VALUE a 0 1\r\n12\r\n".utf8) == .unexpectedBytes)
+    }
+
+    /// Two lengths are how a message is smuggled past one who looks at the other.
+    @Test func aCountThatIsThereTwiceIsRefused() {
+        let codec = CountedProtocols.lsp
+        #expect(codec.refusal(of: "Content-Length: 2\r\ncontent-length: 3\r\n\r\n{}".utf8) == .malformed)
+        #expect(codec.refusal(of: "Content-Type: x\r\n\r\n".utf8) == .malformed)
+        #expect(codec.refusal(of: "Content-Length:\r\n\r\n".utf8) == .malformed)
+    }
+
+    /// A head is read once, and no byte of a payload is looked at before all are there.
+    @Test func aFrameThatTricklesInIsNotReadAnewWithEveryByte() throws {
+        let size = 100_000
+        let counter = Counter()
+        var codec: any FrameCodec = CountedPayloadCodec(payloadEnd: "\r\n") { head in
+            counter.count()
+            return .count(inWord: 0, of: head)
+        }
+        var input = ReceiveBuffer()
+        var frames: [Frame] = []
+        for byte in Array("\(size)\r\n".utf8) + [UInt8](repeating: 1, count: size) + Array("\r\n".utf8) {
+            _ = unsafe input.fill { memory in
+                unsafe memory[0] = byte
+                return (1, ())
+            }
+            try codec.decodeAll(&input, into: &frames)
+        }
+        #expect(frames.map(\.body.count) == [size])
+        #expect(counter.value == 1)
+    }
+
+    private final class Counter: Sendable {
+        private let number = Atomic<Int>(0)
+        var value: Int { number.load(ordering: .relaxed) }
+        func count() { number.wrappingAdd(1, ordering: .relaxed) }
+    }
+
+    @Test func wordsAreCountedFromEitherSide() {
+        #expect(CountedPayloadCodec.Payload.count(inWord: -1, of: "MSG a  \t 12") == .bytes(12))
+        #expect(CountedPayloadCodec.Payload.count(inWord: -4, of: "MSG a 12") == .malformed("the head has 3 words"))
+        #expect(CountedPayloadCodec.Payload.count(inWord: 3, of: "MSG a 12") == .malformed("the head has 3 words"))
+        #expect(CountedPayloadCodec.Payload.count(inWord: 0, of: "") == .malformed("the head has 0 words"))
+        #expect(CountedPayloadCodec.Payload.count(inWord: 0, of: "007") == .bytes(7))
+    }
+
+    /// The server would answer, and its client take the answer for something else.
+    @Test func aServerSendsNothingThatItsClientTakesForSomethingElse() {
+        let server = CountedProtocols.nats.serverSide()
+        #expect(server.refusal(of: Frame(.push, head: "MSG _INBOX.9 1 0")) == .unknownType)
+        #expect(server.refusal(of: Frame(.push, head: "PING")) == .unknownType)
+        #expect(server.refusal(of: Frame(.response, serial: 9, isRejection: true, head: "MSG")) == .malformed)
+        #expect(server.refusal(of: Frame(.response, serial: 9, head: "MSG", body: "yes")) == nil)
+        #expect(CountedProtocols.nats.refusal(of: Frame(.cancel, serial: 9)) == .unknownType)
+        #expect(CountedProtocols.memcached.refusal(of: Frame(.ping)) == .unknownType)
+    }
+}
