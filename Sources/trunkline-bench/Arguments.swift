@@ -10,6 +10,8 @@ struct Arguments {
         case tls(isQuick: Bool)
         /// HTTP over the link against HTTP by itself.
         case http(isQuick: Bool)
+        /// One client beside another that is flooded.
+        case flood(isQuick: Bool)
         /// An external server is driven, and one JSON line printed.
         case drive(Run)
         /// One cell of the matrix, in a process of its own; the line it prints is for `Matrix`.
@@ -20,10 +22,12 @@ struct Arguments {
         case serveSecured
         /// The gateway and the origin of the comparison with HTTP by itself.
         case serveGateway
+        /// The servers that flood.
+        case serveFloods
     }
 
     static let usage = """
-        USAGE: trunkline-bench [--quick] [--codecs | --tls | --http]
+        USAGE: trunkline-bench [--quick] [--codecs | --tls | --http | --flood]
                trunkline-bench --port P --concurrency C --payload BYTES --requests N [--warmup M] [--pinned]
 
         Without a port: measures a matrix of requests in flight × body size against an echo server in a process of its
@@ -47,6 +51,7 @@ struct Arguments {
           --codecs           the codecs alone, about 6 s
           --tls              plaintext against TLS, and OpenSSL alone, about 90 s
           --http             GETs over the link against GETs by a URLSession, over a long way, about 90 s
+          --flood            latency of a client beside another on its event loop that a server floods, about 40 s
           --port P           the echo server's port
           --concurrency C    requests in flight
           --payload BYTES    size of each body
@@ -71,6 +76,8 @@ struct Arguments {
             command = .serveSecured
         case "serve-gateway":
             command = .serveGateway
+        case "serve-floods":
+            command = .serveFloods
         case "cell":
             words.removeFirst()
             var options = try Options(words, flags: [])
@@ -81,7 +88,7 @@ struct Arguments {
                 try options.run(row, warmUp: .milliseconds(warmUp), measured: .milliseconds(measured))
             )
         default:
-            var options = try Options(words, flags: ["--quick", "--codecs", "--tls", "--http", "--pinned"])
+            var options = try Options(words, flags: ["--quick", "--codecs", "--tls", "--http", "--flood", "--pinned"])
             if options.has("--port") {
                 let row: Row = options.takeFlag("--pinned") ? .pinned : .ordinary
                 let count = try options.number("--requests", 1...)
@@ -90,11 +97,13 @@ struct Arguments {
             } else {
                 let isQuick = options.takeFlag("--quick")
                 command =
-                    options.takeFlag("--codecs")
-                    ? .codecs(isQuick: isQuick)
-                    : options.takeFlag("--tls")
-                        ? .tls(isQuick: isQuick)
-                        : options.takeFlag("--http") ? .http(isQuick: isQuick) : .matrix(isQuick: isQuick)
+                    options.takeFlag("--flood")
+                    ? .flood(isQuick: isQuick)
+                    : options.takeFlag("--codecs")
+                        ? .codecs(isQuick: isQuick)
+                        : options.takeFlag("--tls")
+                            ? .tls(isQuick: isQuick)
+                            : options.takeFlag("--http") ? .http(isQuick: isQuick) : .matrix(isQuick: isQuick)
                 try options.refuseRest()
             }
         }

@@ -53,6 +53,8 @@ public actor Connection {
     /// Whether the link is alive.
     var heartbeat = Heartbeat()
     var isFlushing = false
+    /// Reading goes on in the next turn.
+    var isReadScheduled = false
     /// Closing: the link ends as soon as everything is written.
     var isDraining = false
     /// The owner takes no new requests, and closes when the last one has ended.

@@ -1,0 +1,122 @@
+import Synchronization
+import Testing
+import Trunkline
+import TrunklineCore
+import TrunklineIO
+import TrunklineTesting
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
+/// A peer on a Unix socket that has shut down its reading side and goes on writing: every write to it fails, and there is
+/// always more to read.
+@Suite(.timeLimit(.minutes(5)))
+struct DeafPeerTests {
+    /// Each ping that was answered found the link gone and read what was left of it, where the next ping was: a level of
+    /// calls for each of thousands of pings, until the stack was full.
+    @Test func pingsWhileGreetingDoNotPileUpCalls() async throws {
+        let depth = StackDepth()
+        let listener = try DeafListener()
+        let options = ClientOptions { options in
+            options.reconnecting.policy = .never
+            options.greeting.perform = { greeter in
+                while true { _ = try await greeter.nextFrame() }
+            }
+        }
+        let endpoint = Endpoint.unix(listener.path)
+        let client = Client(
+            to: endpoint,
+            speaking: DepthCodec(depth: depth),
+            options: options,
+            on: EventLoops(count: 1)
+        )
+        let error = await failure { () throws(ClientError) in try await client.connect() }
+        #expect(error?.fate == .notSent)
+        #expect(depth.frames > 0)
+        #expect(depth.bytes < 64 * 1024, "\(depth.bytes) bytes of stack for \(depth.frames) frames")
+        await client.closeNow()
+    }
+}
+
+/// How far apart on the stack frames were decoded.
+private final class StackDepth: Sendable {
+    private let low = Atomic<UInt>(.max)
+    private let high = Atomic<UInt>(0)
+    private let count = Atomic<Int>(0)
+
+    func note() {
+        let address = unsafe withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 1) {
+            unsafe UInt(bitPattern: $0.baseAddress)
+        }
+        low.min(address, ordering: .relaxed)
+        high.max(address, ordering: .relaxed)
+        count.add(1, ordering: .relaxed)
+    }
+
+    var frames: Int { count.load(ordering: .relaxed) }
+    var bytes: UInt { high.load(ordering: .relaxed) &- low.load(ordering: .relaxed) }
+}
+
+/// The standard layout, which notes where on the stack it decodes.
+private struct DepthCodec: FrameCodec {
+    var base: FrameLayout = .standard
+    let depth: StackDepth
+
+    var matching: ResponseMatching { base.matching }
+    mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+        depth.note()
+        return try base.decode(&input)
+    }
+    mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        try base.encode(frame, into: &output)
+    }
+    func pong(answering ping: Frame) -> Frame? { Frame(.pong, type: ping.type, body: ping.body) }
+    func serverSide() -> any FrameCodec { base.serverSide() }
+}
+
+/// Accepts one connection, shuts down its reading side and writes pings for as long as they are taken.
+private final class DeafListener: Sendable {
+    let path: String
+
+    init() throws {
+        let path = "/tmp/trunkline-deaf-\(getpid())-\(UInt32.random(in: .min ... .max))"
+        self.path = path
+        #if os(Linux)
+            let listener = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
+        #else
+            let listener = socket(AF_UNIX, SOCK_STREAM, 0)
+        #endif
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        unsafe withUnsafeMutableBytes(of: &address.sun_path) { unsafe $0.copyBytes(from: path.utf8) }
+        let code = unsafe withUnsafePointer(to: &address) { pointer in
+            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                let length = socklen_t(MemoryLayout<sockaddr_un>.size)
+                return unsafe bind(listener, $0, length) == 0 && listen(listener, 1) == 0 ? 0 : errno
+            }
+        }
+        guard code == 0 else { throw TransportError(.system, errno: code, "listening at \(path)") }
+        let started = startThread(named: "deaf") {
+            let peer = accept(listener, nil, nil)
+            close(listener)
+            shutdown(peer, Int32(SHUT_RD))
+            let ping: [UInt8] = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]
+            for _ in 0..<50_000 where unsafe send(peer, ping, ping.count, Int32(noSignal)) < 0 { break }
+            close(peer)
+        }
+        guard started == 0 else { throw TransportError(.system, errno: started, "starting a thread") }
+    }
+
+    deinit { unlink(path) }
+}
+
+#if os(Linux)
+    private let noSignal = MSG_NOSIGNAL
+#else
+    private let noSignal = Int32(0)
+#endif
