@@ -1,4 +1,3 @@
-import Synchronization
 import Testing
 import Trunkline
 import TrunklineCore
@@ -28,7 +27,7 @@ struct DeafPeerTests {
                 while true { _ = try await greeter.nextFrame() }
             }
         }
-        let endpoint = Endpoint.unix(listener.path)
+        let endpoint = Endpoint.unix(path: listener.path)
         let client = Client(
             to: endpoint,
             speaking: DepthCodec(depth: depth),
@@ -45,21 +44,17 @@ struct DeafPeerTests {
 
 /// How far apart on the stack frames were decoded.
 private final class StackDepth: Sendable {
-    private let low = Atomic<UInt>(.max)
-    private let high = Atomic<UInt>(0)
-    private let count = Atomic<Int>(0)
+    private let state = Lock((low: UInt.max, high: UInt.min, count: 0))
 
     func note() {
         let address = unsafe withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 1) {
-            unsafe UInt(bitPattern: $0.baseAddress)
+            UInt(bitPattern: $0.baseAddress)
         }
-        low.min(address, ordering: .relaxed)
-        high.max(address, ordering: .relaxed)
-        count.add(1, ordering: .relaxed)
+        state.withLock { $0 = (min($0.low, address), max($0.high, address), $0.count + 1) }
     }
 
-    var frames: Int { count.load(ordering: .relaxed) }
-    var bytes: UInt { high.load(ordering: .relaxed) &- low.load(ordering: .relaxed) }
+    var frames: Int { state.withLock { $0.count } }
+    var bytes: UInt { state.withLock { $0.high - $0.low } }
 }
 
 /// The standard layout, which notes where on the stack it decodes.
@@ -112,7 +107,7 @@ private final class DeafListener: Sendable {
         guard started == 0 else { throw TransportError(.system, errno: started, "starting a thread") }
     }
 
-    deinit { unlink(path) }
+    deinit { _ = unsafe unlink(path) }
 }
 
 #if os(Linux)
