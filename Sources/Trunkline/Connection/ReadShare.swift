@@ -5,8 +5,8 @@ import TrunklineCore
 /// A link that has used it up goes on in the next turn. Frames count, and not bytes alone: a mebibyte may be ninety thousand
 /// frames. Time counts, because what a frame costs is the codec's business.
 struct ReadShare {
-    /// A link's frames in one turn.
-    static let frames = 1024
+    /// A link's frames in one turn: a fraction of a millisecond, the receivers of pushes included.
+    static let frames = 512
     /// Time is looked at every so many frames, and after every read of the socket.
     private static let framesAtOnce = 256
     private static let bytes = 1024 * 1024
