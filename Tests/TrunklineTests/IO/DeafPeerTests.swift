@@ -20,7 +20,7 @@ struct DeafPeerTests {
     /// calls for each of thousands of pings, until the stack was full.
     @Test func pingsWhileGreetingDoNotPileUpCalls() async throws {
         let depth = StackDepth()
-        let listener = try DeafListener()
+        let listener = try DeafPeer()
         let options = ClientOptions { options in
             options.reconnecting.policy = .never
             options.greeting.perform = { greeter in
@@ -30,19 +30,19 @@ struct DeafPeerTests {
         let endpoint = Endpoint.unix(path: listener.path)
         let client = Client(
             to: endpoint,
-            speaking: DepthCodec(depth: depth),
+            speaking: DepthCodec(depth: depth, peer: listener),
             options: options,
             on: EventLoops(count: 1)
         )
         let error = await failure { () throws(ClientError) in try await client.connect() }
         #expect(error?.fate == .notSent)
-        #expect(depth.frames > 0)
-        #expect(depth.bytes < 64 * 1024, "\(depth.bytes) bytes of stack for \(depth.frames) frames")
+        #expect(depth.pings > 0)
+        #expect(depth.bytes < 64 * 1024, "\(depth.bytes) bytes of stack for \(depth.pings) pings")
         await client.closeNow()
     }
 }
 
-/// How far apart on the stack frames were decoded.
+/// How far apart on the stack pings were answered.
 private final class StackDepth: Sendable {
     private let state = Lock((low: UInt.max, high: UInt.min, count: 0))
 
@@ -53,30 +53,35 @@ private final class StackDepth: Sendable {
         state.withLock { $0 = (min($0.low, address), max($0.high, address), $0.count + 1) }
     }
 
-    var frames: Int { state.withLock { $0.count } }
+    var pings: Int { state.withLock { $0.count } }
     var bytes: UInt { state.withLock { $0.high - $0.low } }
 }
 
-/// The standard layout, which notes where on the stack it decodes.
+/// The standard layout, which notes where on the stack it answers a ping, and has the peer send the next one just then.
 private struct DepthCodec: FrameCodec {
     var base: FrameLayout = .standard
     let depth: StackDepth
+    let peer: DeafPeer
 
     var matching: ResponseMatching { base.matching }
     mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
-        depth.note()
-        return try base.decode(&input)
+        try base.decode(&input)
     }
     mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
         try base.encode(frame, into: &output)
     }
-    func pong(answering ping: Frame) -> Frame? { Frame(.pong, type: ping.type, body: ping.body) }
+    func pong(answering ping: Frame) -> Frame? {
+        depth.note()
+        peer.ping()
+        return Frame(.pong, type: ping.type, body: ping.body)
+    }
     func serverSide() -> any FrameCodec { base.serverSide() }
 }
 
-/// Accepts one connection, shuts down its reading side and writes pings for as long as they are taken.
-private final class DeafListener: Sendable {
+/// Accepts one connection, shuts down its reading side and writes a ping, and others when it is told to.
+private final class DeafPeer: Sendable {
     let path: String
+    private let state = Lock((descriptor: Int32(-1), pings: 0))
 
     init() throws {
         let path = "/tmp/trunkline-deaf-\(getpid())-\(UInt32.random(in: .min ... .max))"
@@ -100,14 +105,26 @@ private final class DeafListener: Sendable {
             let peer = accept(listener, nil, nil)
             close(listener)
             shutdown(peer, Int32(SHUT_RD))
-            let ping: [UInt8] = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]
-            for _ in 0..<50_000 where unsafe send(peer, ping, ping.count, Int32(noSignal)) < 0 { break }
-            close(peer)
+            self.state.withLock { $0.descriptor = peer }
+            self.ping()
         }
         guard started == 0 else { throw TransportError(.system, errno: started, "starting a thread") }
     }
 
-    deinit { _ = unsafe unlink(path) }
+    deinit {
+        state.withLock { _ = close($0.descriptor) }
+        _ = unsafe unlink(path)
+    }
+
+    /// A thousand in all.
+    func ping() {
+        let ping: [UInt8] = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]
+        state.withLock { state in
+            guard state.pings < 1000 else { return }
+            state.pings += 1
+            _ = unsafe send(state.descriptor, ping, ping.count, Int32(noSignal))
+        }
+    }
 }
 
 #if os(Linux)
