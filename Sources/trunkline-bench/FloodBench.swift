@@ -1,3 +1,4 @@
+import Synchronization
 import Trunkline
 import TrunklineCore
 import TrunklineIO
@@ -63,7 +64,8 @@ struct FloodBench {
         let root = words[1].split(separator: "|").map { $0.replacing("~", with: " ") }.joined(separator: "\n") + "\n"
         var lines = [
             machineDescription(),
-            "one client, one request in flight, beside a flood on its event loop; \(measured) ms each",
+            "one client, one request in flight, beside a flood on its event loop; \(measured) ms each;",
+            "and the processor time of the loop's turns in ms",
             "", aligned(Self.columns, Self.widths),
         ]
         for (flood, port) in zip(Flood.allCases, words.dropFirst(2)) {
@@ -72,8 +74,10 @@ struct FloodBench {
         return lines.joined(separator: "\n")
     }
 
-    private static let columns = ["flood", "requests/s", "p50 ms", "p99 ms", "p99.9 ms", "flood frames/s"]
-    private static let widths = [18, 12, 9, 9, 10, 19]
+    private static let columns = [
+        "flood", "requests/s", "p50 ms", "p99 ms", "p99.9 ms", "turn p50", "turn p99", "flood frames/s",
+    ]
+    private static let widths = [18, 12, 9, 9, 10, 10, 10, 16]
 
     private func line(_ flood: Flood, _ port: UInt16, _ echo: UInt16, _ root: String) async throws -> String {
         let loops = EventLoops(count: 1)
@@ -101,15 +105,44 @@ struct FloodBench {
         }
         let seconds = Double(monotonicNow() - start) / 1e9
         let seen = await flooded.statistics
+        let turns = TurnMeter(on: loops.next())
+        try await Task.sleep(for: .milliseconds(measured / 4))
+        turns.stop()
         reader.cancel()
         await flooded.closeNow()
         await client.close()
-        let figures = [0.5, 0.99, 0.999].map { decimal(histogram.percentile($0) / 1e6, places: 2) }
+        let figures =
+            [0.5, 0.99, 0.999].map { decimal(histogram.percentile($0) / 1e6, places: 2) }
+            + [0.5, 0.99].map { decimal(turns.histogram.percentile($0) / 1e6, places: 2) }
         let frames = Double(seen.pushes + seen.unknownResponses)
         return aligned(
             [flood.rawValue, "\(Int(Double(count) / seconds))"] + figures + ["\(Int(frames / seconds))"],
             Self.widths
         )
+    }
+}
+
+/// How much processor time each turn of an event loop takes, which does not depend on what else the machine has to do.
+private final class TurnMeter: LoopWork, Sendable {
+    let histogram = Histogram()
+    private let loop: any EventLoop
+    /// When the last turn was, on the loop's thread; 0 before the first.
+    private let last = Atomic<UInt64>(0)
+    private let isStopped = Atomic<Bool>(false)
+
+    init(on loop: any EventLoop) {
+        self.loop = loop
+        loop.schedule(self)
+    }
+
+    func stop() { isStopped.store(true, ordering: .relaxed) }
+
+    func runOnLoop() {
+        guard !isStopped.load(ordering: .relaxed) else { return }
+        let now = processorNow()
+        let before = last.exchange(now, ordering: .relaxed)
+        if before > 0 { histogram.record(now - before, caller: 0) }
+        loop.scheduleInNextTurn(self)
     }
 }
 
