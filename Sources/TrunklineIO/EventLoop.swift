@@ -35,6 +35,10 @@ package protocol EventLoop: SerialExecutor, TaskExecutor {
     /// Runs `work` once, after everything else of this turn.
     func scheduleAtEndOfTurn(_ work: any LoopWork)
 
+    /// Runs `work` once in the next turn, after the sockets that are ready then. For work that has used up its share of this
+    /// turn: `schedule` would run it before the sockets are asked.
+    func scheduleInNextTurn(_ work: any LoopWork)
+
     /// Lets `timer` fire once at `deadline` instead of whenever it was to fire; `nil` disarms it.
     func arm(_ timer: LoopTimer, at deadline: Instant?)
 
@@ -114,6 +118,9 @@ package protocol Transport: AnyObject {
     /// How many bytes, of those that `isHoldingBytes` is about, wait for the socket.
     var heldByteCount: Int { get }
 
+    /// Whether bytes that it has taken are not with the socket, because they wait for it or because the socket has failed.
+    var hasUnsentBytes: Bool { get }
+
     /// Closes the socket; `handler` hears nothing more. Idempotent.
     func close()
 
@@ -124,6 +131,7 @@ package protocol Transport: AnyObject {
 extension Transport {
     package var isHoldingBytes: Bool { false }
     package var heldByteCount: Int { 0 }
+    package var hasUnsentBytes: Bool { false }
 }
 
 package enum ReadOutcome: Equatable, Sendable {

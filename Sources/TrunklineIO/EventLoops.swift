@@ -4,6 +4,10 @@ import Synchronization
 ///
 /// A process needs few: `EventLoops.shared` serves thousands of connections. Loops are never stopped once made; make a
 /// set of your own once, to keep a client away from the others, not per client.
+///
+/// Making one never fails. If the process has no file descriptors left for a loop, attempts to connect on it fail with the
+/// system's error as their cause, and succeed once there are some. If it has no thread left, the loop works on the threads
+/// of Swift's pool, more slowly, until it can start one.
 public struct EventLoops: Sendable {
     private let loops: Loops
 
@@ -30,6 +34,13 @@ public struct EventLoops: Sendable {
     /// Starts `count` threads (at least one).
     public init(count: Int, mechanism: Mechanism = .systemDefault) {
         loops = Loops((0..<max(1, count)).map { SocketEventLoop(name: "trunkline-\($0)", mechanism: mechanism) })
+    }
+
+    /// Starts a thread by `start`, which may fail: for tests.
+    package init(startingThreadBy start: @escaping @Sendable (String, @escaping @Sendable () -> Void) -> Int32) {
+        loops = Loops([
+            SocketEventLoop(name: "trunkline-0", mechanism: .systemDefault, startingThreadBy: start)
+        ])
     }
 
     /// Starts a thread whose names are resolved by `resolver`: for tests.

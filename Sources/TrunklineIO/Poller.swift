@@ -1,3 +1,5 @@
+import TrunklineCore
+
 #if canImport(Glibc)
     import Glibc
 #elseif canImport(Musl)
@@ -28,8 +30,33 @@ protocol Poller: AnyObject {
     /// Waits until something is ready, `wake` is called or the time is over (nanoseconds; negative: no limit).
     func wait(nanoseconds: Int64, into ready: inout [Readiness])
 
-    /// A descriptor that interrupts `wait` when eight bytes are written to it, from any thread.
+    /// A descriptor that interrupts `wait` when eight bytes are written to it, from any thread; -1 for none.
     var wakeDescriptor: Int32 { get }
+}
+
+extension EventLoops.Mechanism {
+    /// A poller of this kind. Throws when the system has no descriptors left.
+    func makePoller() throws(TransportError) -> any Poller {
+        #if os(Linux)
+            if self == .epoll { return try EpollPoller() }
+        #endif
+        return try PollPoller()
+    }
+}
+
+/// Watches nothing and needs nothing of the system: for a loop without descriptors, which still runs jobs and timers.
+final class SleepingPoller: Poller {
+    /// Nothing wakes it, so it looks after posted work this often, in milliseconds.
+    private static let interval: Int32 = 10
+
+    let wakeDescriptor: Int32 = -1
+
+    func watch(_ descriptor: Int32, id: UInt64, reading: Bool, writing: Bool) {}
+
+    func wait(nanoseconds: Int64, into ready: inout [Readiness]) {
+        let limit = milliseconds(nanoseconds)
+        _ = poll(nil, 0, limit < 0 ? Self.interval : min(limit, Self.interval))
+    }
 }
 
 /// Interrupts the wait of the poller with this wake descriptor.
@@ -53,11 +80,18 @@ private func milliseconds(_ nanoseconds: Int64) -> Int32 {
         private var ids = [UInt64](repeating: 0, count: 256)
         private var directions = [UInt8](repeating: 0, count: 256)
 
-        init() {
-            epoll = trunkline_epoll_create()
-            wakeDescriptor = trunkline_eventfd()
-            precondition(epoll >= 0 && wakeDescriptor >= 0, "epoll: \(systemMessage(errno))")
-            _ = trunkline_epoll_watch(epoll, wakeDescriptor, 0, 1, 0, 1)
+        init() throws(TransportError) {
+            let epoll = trunkline_epoll_create()
+            guard epoll >= 0 else { throw transportError(errno, "creating an epoll instance") }
+            let wakeDescriptor = trunkline_eventfd()
+            guard wakeDescriptor >= 0, trunkline_epoll_watch(epoll, wakeDescriptor, 0, 1, 0, 1) == 0 else {
+                let error = transportError(errno, "creating an eventfd")
+                close(epoll)
+                if wakeDescriptor >= 0 { close(wakeDescriptor) }
+                throw error
+            }
+            self.epoll = epoll
+            self.wakeDescriptor = wakeDescriptor
         }
 
         deinit {
@@ -116,10 +150,9 @@ final class PollPoller: Poller {
     private let wakeReader: Int32
     let wakeDescriptor: Int32
 
-    init() {
+    init() throws(TransportError) {
         var ends: [Int32] = [-1, -1]
-        let code = unsafe pipe(&ends)
-        precondition(code == 0, "pipe: \(systemMessage(errno))")
+        guard unsafe pipe(&ends) == 0 else { throw transportError(errno, "creating a pipe") }
         for end in ends {
             _ = fcntl(end, F_SETFL, O_NONBLOCK)
             _ = fcntl(end, F_SETFD, FD_CLOEXEC)

@@ -8,6 +8,8 @@ extension SocketEventLoop {
         var work: [any LoopWork] = []
         /// The loop waits, or is about to: whoever posts has to wake it, and the first who does says so.
         var isSleeping = false
+        /// What to write to, to wake it; -1 while the loop has no descriptors and looks every few milliseconds.
+        var wakeDescriptor: Int32
     }
 
     /// A piece of a task, and which of the loop's two faces it came to.
@@ -19,12 +21,15 @@ extension SocketEventLoop {
 
     /// What belongs to the loop's thread.
     struct State {
-        let poller: any Poller
+        var poller: any Poller
+        /// The poller watches sockets; otherwise the system had no descriptors for one.
+        var canWatch: Bool
         var timers = TimerQueue()
         var turnTime = Instant(nanoseconds: 0)
         var jobs: [Job] = []
         var work: [any LoopWork] = []
         var atEndOfTurn: [any LoopWork] = []
+        var inNextTurn: [any LoopWork] = []
         var sockets: [UInt64: Watched] = [:]
         var lastID: UInt64 = 0
         var ready: [Readiness] = []

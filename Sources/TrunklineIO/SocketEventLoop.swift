@@ -2,28 +2,36 @@ import Synchronization
 package import TrunklineCore
 
 /// An event loop over real sockets: one thread, which runs until the process ends.
+///
+/// It exists whatever the system has left. Without descriptors to watch sockets with, it runs jobs and timers, `connect`
+/// and `listen` fail, and it tries again with each of them and every few milliseconds. Without a thread, it takes turns on
+/// the threads of Swift's pool until it can start one.
 package final class SocketEventLoop: EventLoop {
-    private let posted = Lock(Posted())
+    /// Starts a thread; returns 0, or the system's error number.
+    typealias ThreadStarter = @Sendable (_ name: String, _ body: @escaping @Sendable () -> Void) -> Int32
+
+    private let posted: Lock<Posted>
+    /// The thread on which the loop runs; 0 for none.
     private let thread = Atomic<UInt>(0)
-    private let wakeDescriptor: Int32
+    private let mechanism: EventLoops.Mechanism
     private let resolver: Resolver
     private let taskFace = TaskFace()
     /// Unsafe for the compiler, safe in truth: touched only by the loop's thread, which `assertCurrent` checks.
     nonisolated(unsafe) private var state: State
 
-    init(name: String, mechanism: EventLoops.Mechanism, resolver: Resolver = .shared) {
+    init(
+        name: String,
+        mechanism: EventLoops.Mechanism,
+        resolver: Resolver = .shared,
+        startingThreadBy start: @escaping ThreadStarter = startThread
+    ) {
+        self.mechanism = mechanism
         self.resolver = resolver
-        let poller: any Poller
-        #if os(Linux)
-            poller = mechanism == .epoll ? EpollPoller() : PollPoller()
-        #else
-            poller = PollPoller()
-        #endif
-        wakeDescriptor = poller.wakeDescriptor
-        unsafe state = State(poller: poller)
+        let poller = try? mechanism.makePoller()
+        posted = Lock(Posted(wakeDescriptor: poller?.wakeDescriptor ?? -1))
+        unsafe state = State(poller: poller ?? SleepingPoller(), canWatch: poller != nil)
         unsafe taskFace.loop = self
-        let code = startThread(named: name) { self.run() }
-        precondition(code == 0, "no thread for an event loop: \(systemMessage(code))")
+        if start(name, { self.run() }) != 0 { runWithoutThread(named: name, start) }
     }
 
     // MARK: From any thread
@@ -62,12 +70,12 @@ package final class SocketEventLoop: EventLoop {
     package func randomSeed() -> UInt64 { .random(in: .min ... .max) }
 
     private func post(_ change: (inout Posted) -> Void) {
-        let mustWake = posted.withLock { posted in
+        let sleeper = posted.withLock { posted -> Int32? in
             change(&posted)
             defer { posted.isSleeping = false }
-            return posted.isSleeping
+            return posted.isSleeping ? posted.wakeDescriptor : nil
         }
-        if mustWake { wake(wakeDescriptor) }
+        if let sleeper { wake(sleeper) }
     }
 
     // MARK: On the loop
@@ -84,6 +92,11 @@ package final class SocketEventLoop: EventLoop {
     package func scheduleAtEndOfTurn(_ work: any LoopWork) {
         assertCurrent()
         unsafe state.atEndOfTurn.append(work)
+    }
+
+    package func scheduleInNextTurn(_ work: any LoopWork) {
+        assertCurrent()
+        unsafe state.inNextTurn.append(work)
     }
 
     package func arm(_ timer: LoopTimer, at deadline: Instant?) {
@@ -123,7 +136,7 @@ package final class SocketEventLoop: EventLoop {
     ) -> any Transport {
         assertCurrent()
         let transport = SocketTransport(id: newID(), loop: self, handler: handler)
-        transport.connect(to: address, options: options)
+        transport.connect(to: address, options: options, unless: pollerFailure())
         return transport
     }
 
@@ -132,6 +145,7 @@ package final class SocketEventLoop: EventLoop {
         handler: any ListenerHandler
     ) throws(TransportError) -> any Listener {
         assertCurrent()
+        if let error = pollerFailure() { throw error }
         let listener = try SocketListener(id: newID(), loop: self, address: address, handler: handler)
         register(listener, id: listener.id)
         return listener
@@ -164,25 +178,65 @@ package final class SocketEventLoop: EventLoop {
         closeDescriptor(descriptor)
     }
 
+    // MARK: What the system has not got
+
+    /// Why sockets cannot be watched; `nil` when they can. Tries again if there was nothing to watch them with.
+    private func pollerFailure() -> TransportError? {
+        guard unsafe !state.canWatch else { return nil }
+        do throws(TransportError) {
+            let poller = try mechanism.makePoller()
+            unsafe (state.poller, state.canWatch) = (poller, true)
+            posted.withLock { $0.wakeDescriptor = poller.wakeDescriptor }
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    /// Takes turns on threads of Swift's pool until the system has a thread to start.
+    private func runWithoutThread(named name: String, _ start: @escaping ThreadStarter) {
+        // Not structured: it begins in an initializer, where nobody can await it, and ends when there is a thread. Only one
+        // thread at a time takes a turn, and the next sees what it did, since the turns are steps of one task.
+        Task.detached { [self] in
+            repeat {
+                turnOnBorrowedThread()
+                try? await Task.sleep(for: .milliseconds(5))
+            } while start(name, { self.run() }) != 0
+        }
+    }
+
+    private func turnOnBorrowedThread() {
+        thread.store(currentThread(), ordering: .relaxed)
+        defer { thread.store(0, ordering: .relaxed) }
+        turn(mayWait: false)
+    }
+
     // MARK: The turn
 
     private func run() -> Never {
         thread.store(currentThread(), ordering: .relaxed)
         unsafe state.turnTime = now
-        while true {
+        while true { turn(mayWait: true) }
+    }
+
+    @inline(__always)
+    private func turn(mayWait: Bool) {
+        runPosted()
+        if unsafe !state.atEndOfTurn.isEmpty {
+            // There is something to write: callers who are about to say more may say it first, so that it goes
+            // out in the same system call.
+            yieldProcessor()
             runPosted()
-            if unsafe !state.atEndOfTurn.isEmpty {
-                // There is something to write: callers who are about to say more may say it first, so that it goes
-                // out in the same system call.
-                yieldProcessor()
-                runPosted()
-            }
-            runEndOfTurn()
-            if !awaitNews() { waitForSockets() }
-            unsafe state.turnTime = now
-            runReady()
-            runTimers()
         }
+        runEndOfTurn()
+        if !mayWait || !awaitNews() { waitForSockets(mayWait: mayWait) }
+        unsafe state.turnTime = now
+        if unsafe !state.canWatch { _ = pollerFailure() }
+        // Taken out before the sockets have their turn: what they leave for the next turn is not for this one.
+        var carried = unsafe exchange(&state.inNextTurn, with: [])
+        runReady()
+        if !carried.isEmpty { run(&carried) }
+        runTimers()
     }
 
     /// Runs jobs and work until there is none, at most `rounds` rounds: jobs that make jobs must not starve the sockets.
@@ -248,7 +302,7 @@ package final class SocketEventLoop: EventLoop {
     /// To sleep and be woken costs tens of microseconds on a virtual machine, more than the callers who were just resumed
     /// need to say the next thing.
     private func awaitNews() -> Bool {
-        guard unsafe state.expectation.take() else { return false }
+        guard unsafe state.expectation.take(), unsafe state.inNextTurn.isEmpty else { return false }
         for _ in 0..<32 {
             yieldProcessor()
             if posted.withLock({ !($0.jobs.isEmpty && $0.work.isEmpty) }) { return unsafe state.expectation.fulfil() }
@@ -258,9 +312,11 @@ package final class SocketEventLoop: EventLoop {
         return unsafe state.expectation.disappoint()
     }
 
-    private func waitForSockets() {
+    private func waitForSockets(mayWait: Bool) {
         var timeout: Int64 = -1
-        if unsafe !(state.jobs.isEmpty && state.work.isEmpty && state.atEndOfTurn.isEmpty) {
+        if unsafe !mayWait
+            || !(state.jobs.isEmpty && state.work.isEmpty && state.atEndOfTurn.isEmpty && state.inNextTurn.isEmpty)
+        {
             timeout = 0
         } else if let next = unsafe state.timers.next {
             // Compared first: from a deadline in the farthest past to now is more than 64 bits hold.

@@ -53,8 +53,13 @@ final class SocketTransport: Transport, WatchedSocket {
 
     // MARK: Connecting
 
-    func connect(to address: SocketAddress, options: SocketOptions) {
+    /// `obstacle` is why the loop cannot watch the socket, if it cannot.
+    func connect(to address: SocketAddress, options: SocketOptions, unless obstacle: TransportError? = nil) {
         let doing = "connecting to \(address)"
+        if var obstacle {
+            obstacle.message = "\(doing): \(obstacle.message)"
+            return report(.connectFailed(obstacle))
+        }
         descriptor = openSocket(for: address)
         guard descriptor >= 0 else { return report(.connectFailed(transportError(errno, doing))) }
         loop.register(self, id: id)

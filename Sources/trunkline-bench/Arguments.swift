@@ -12,6 +12,8 @@ struct Arguments {
         case http(isQuick: Bool)
         /// One-way messages.
         case oneWay(isQuick: Bool)
+        /// One client beside another that is flooded.
+        case flood(isQuick: Bool)
         /// An external server is driven, and one JSON line printed.
         case drive(Run)
         /// One cell of the matrix, in a process of its own; the line it prints is for `Matrix`.
@@ -24,10 +26,12 @@ struct Arguments {
         case serveSecured
         /// The gateway and the origin of the comparison with HTTP by itself.
         case serveGateway
+        /// The servers that flood.
+        case serveFloods
     }
 
     static let usage = """
-        USAGE: trunkline-bench [--quick] [--codecs | --tls | --http | --one-way]
+        USAGE: trunkline-bench [--quick] [--codecs | --tls | --http | --one-way | --flood]
                trunkline-bench --port P --concurrency C --payload BYTES --requests N [--warmup M] [--pinned]
 
         Without a port: measures a matrix of requests in flight × body size against an echo server in a process of its
@@ -52,6 +56,7 @@ struct Arguments {
           --tls              plaintext against TLS, and OpenSSL alone, about 90 s
           --http             GETs over the link against GETs by a URLSession, over a long way, about 90 s
           --one-way          post, post(all:), enqueue and tryEnqueue, about 90 s
+          --flood            latency of a client beside another on its event loop that a server floods, about 40 s
           --port P           the echo server's port
           --concurrency C    requests in flight
           --payload BYTES    size of each body
@@ -78,6 +83,8 @@ struct Arguments {
             command = .serveSecured
         case "serve-gateway":
             command = .serveGateway
+        case "serve-floods":
+            command = .serveFloods
         case "cell":
             words.removeFirst()
             var options = try Options(words, flags: [])
@@ -90,7 +97,7 @@ struct Arguments {
         default:
             var options = try Options(
                 words,
-                flags: ["--quick", "--codecs", "--tls", "--http", "--one-way", "--pinned"]
+                flags: ["--quick", "--codecs", "--tls", "--http", "--one-way", "--flood", "--pinned"]
             )
             if options.has("--port") {
                 let row: Row = options.takeFlag("--pinned") ? .pinned : .ordinary
@@ -106,7 +113,10 @@ struct Arguments {
                         ? .tls(isQuick: isQuick)
                         : options.takeFlag("--http")
                             ? .http(isQuick: isQuick)
-                            : options.takeFlag("--one-way") ? .oneWay(isQuick: isQuick) : .matrix(isQuick: isQuick)
+                            : options.takeFlag("--one-way")
+                                ? .oneWay(isQuick: isQuick)
+                                : options.takeFlag("--flood")
+                                    ? .flood(isQuick: isQuick) : .matrix(isQuick: isQuick)
                 try options.refuseRest()
             }
         }

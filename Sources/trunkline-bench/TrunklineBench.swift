@@ -20,9 +20,11 @@ struct TrunklineBench {
             case .tls(let isQuick): print(try await TLSBench(isQuick: isQuick).run())
             case .http(let isQuick): print(try await TunnelBench(isQuick: isQuick).run())
             case .oneWay(let isQuick): print(try await OneWayBench(isQuick: isQuick).run())
+            case .flood(let isQuick): print(try await FloodBench(isQuick: isQuick).run())
             case .drive(let run): print(try await run.measured().json(of: run))
             case .cell(let run): print(try await run.measured().line)
             case .serveSecured: try await TestServers.run()
+            case .serveFloods: try await FloodServers.run()
             case .serveGateway: try await TunnelBench.serve()
             case .serve:
                 var server = try EchoServer()

@@ -53,8 +53,8 @@ extension Client {
 
     /// Sends `request` as a one-way message and returns when the kernel has its last byte.
     ///
-    /// That the kernel has it does not mean that the server will. Over TLS it returns when the last byte is encrypted, of
-    /// which the kernel may have yet to take the rest. Parameters and errors are those of `send`; no
+    /// That the kernel has it does not mean that the server will. Over TLS it is the last encrypted byte that the kernel
+    /// has. Parameters and errors are those of `send`; no
     /// response is awaited and no serial is taken. In protocols matched in order it is for messages that the server
     /// does not answer: an answer would be taken for that of the next request. Where the codec knows that the server
     /// answers (`FrameCodec.mayPost(_:)`; HTTP always does) it fails with `invalidRequest`, fate `notSent`.

@@ -232,7 +232,8 @@ extension Connection: @preconcurrency TransportHandler {
         // Those of the race have been heard of: this is TLS that the greeting has asked for.
         case .connected: upgraded()
         case .connectFailed(let error): upgradeFailed(error)
-        case .readable: read()
+        // What is left of the last turn comes first, and has this turn's share.
+        case .readable: if !isReadScheduled { read() }
         case .writable:
             guard greeting == nil else { return flushGreeting() }
             socketTookBytes()

@@ -238,7 +238,8 @@ extension Connection {
     // MARK: Traffic
 
     func flushGreeting() {
-        guard var queue = greeting?.outbound, let session = link?.session else { return }
+        isFlushing = false
+        guard greeting?.loss == nil, var queue = greeting?.outbound, let session = link?.session else { return }
         greeting?.outbound = OutboundQueue()
         guard let result = self.link?.write(from: &queue) else { return }
         greeting?.outbound = queue
@@ -249,7 +250,7 @@ extension Connection {
         }
         for ticket in result.wrote { greeting?.requests.take(ticket)?.resume(.success(Frame(.response))) }
         if let failure = result.failure {
-            if link?.session == session { read() }  // what the server said before may still be there to read
+            if link?.session == session { read(.lastWords) }  // what the server said before may still be there to read
             return greetingLost(session, failure)
         }
         if greeting?.isOver == true { greetingEnded(session, nil) }
@@ -282,8 +283,9 @@ extension Connection {
             }
         }
         spillInbox()
-        // Behind all of them: a write may end the greeting, or find the link gone and read on.
-        if hasPongs { flushGreeting() }
+        // Not at once: a write that finds the link gone reads what is left of it, which would lead here again, a level
+        // deeper for every ping.
+        if hasPongs { flushAtEndOfTurn() }
         updateReading()
     }
 

@@ -36,6 +36,7 @@ extension Connection {
         }
         armRetired()
         current.transport.isReading = !isPaused
+        if current.holdsFrames { scheduleReading() }
         writeRetired(current.transport.id)
     }
 
@@ -159,16 +160,28 @@ extension Connection {
         // The last of these may be what the link was still there for: it can be closed when this returns.
         report(wrote: result.wrote, refused: result.refused)
         guard let failure = result.failure else { return }
-        readRetired(id)  // what the server said before may still be there to read
+        // What the server said before may still be there to read.
+        repeat { readRetired(id) } while indexOfRetired(id).map { retired[$0].link.holdsFrames } ?? false
         loseRetired(id, failure)
+    }
+
+    /// Goes on with what was left over in the last turn.
+    func readRetiredOn() {
+        let ids = retired.map(\.link).filter { $0.holdsFrames && $0.transport.isReading }.map(\.transport.id)
+        for id in ids { readRetired(id) }
     }
 
     private func readRetired(_ id: UInt64) {
         guard let index = indexOfRetired(id) else { return }
         var frames: [Frame] = []
         let (session, positions) = (retired[index].link.session, retired[index].positions)
-        // What is left over is read in the next turn: the socket is still readable.
-        let step = retired[index].link.readAndDecode(into: &frames, limit: options.inbound.maximumUndecoded)
+        // What is left over is read in the next turn.
+        let step = retired[index].link.readAndDecode(
+            into: &frames,
+            limit: options.inbound.maximumUndecoded,
+            maximumFrames: ReadShare().step
+        )
+        if step.mayHaveMore, retired[index].link.holdsFrames { scheduleReading() }
         owner?.connection(did: .receivedOnRetired(frames, session: session, positions))
         for frame in frames where frame.kind == .ping { answerRetired(frame, id) }
         if let ending = step.ending { loseRetired(id, ending) }

@@ -5,28 +5,36 @@ import TrunklineIO
 extension Connection {
     // MARK: Reading
 
-    /// How much is read in one go, so that writing and timers get their turn.
-    private static let readBudget = 1024 * 1024
-
     /// The socket of a link that carries requests.
     private var readyTransport: (any Transport)? { greeting == nil ? link?.transport : nil }
 
-    /// Reads until the socket is empty or the budget is spent, decodes every complete frame and hands them over.
-    func read() {
-        guard let transport = link?.transport else { return }
-        var budget = Self.readBudget
+    /// Reads until the socket is empty or the share is used up, decodes the complete frames and hands them over. What is
+    /// left then is read in the next turn.
+    func read(_ share: ReadShare = ReadShare()) {
+        guard let transport = link?.transport, greeting?.loss == nil else { return }
+        var share = share
+        var hasHeard = false
         var ending: (any Error)?
-        loop.withReceiveMemory { self.link?.received.borrow(&$0) }
-        while budget > 0, ending == nil {
-            guard let step = self.link?.readAndDecode(into: &decoded, limit: options.inbound.maximumUndecoded) else {
-                return
-            }
-            budget -= step.count
+        if link?.holdsFrames == false { loop.withReceiveMemory { self.link?.received.borrow(&$0) } }
+        while true {
+            let count = decoded.count
+            guard
+                let step = self.link?.readAndDecode(
+                    into: &decoded,
+                    limit: options.inbound.maximumUndecoded,
+                    maximumFrames: share.step
+                )
+            else { return }
+            if step.count > 0 { hasHeard = true }
             ending = step.ending
-            if !step.mayHaveMore { break }
+            guard ending == nil, step.mayHaveMore else { break }
+            guard share.goesOn(after: step.count, decoded.count - count, at: loop.now) else {
+                scheduleReading()
+                break
+            }
         }
         loop.withReceiveMemory { self.link?.received.giveBack(to: &$0) }
-        if budget < Self.readBudget { heard() }
+        if hasHeard { heard() }
         // Taken out first: those who take the frames may write, find the link gone and read what is left of it, which must
         // not deliver these once more.
         var frames = exchange(&decoded, with: [])
@@ -36,6 +44,19 @@ extension Connection {
         // The frames may have made their receiver close, or lose, this very link.
         guard let ending, self.link?.transport === transport else { return }
         lose(ending)
+    }
+
+    /// Reads on in the next turn.
+    func scheduleReading() {
+        guard !isReadScheduled else { return }
+        isReadScheduled = true
+        loop.scheduleInNextTurn(Completion { [weak self] in self?.assumeIsolated { $0.readOn() } })
+    }
+
+    private func readOn() {
+        isReadScheduled = false
+        if let transport = link?.transport, transport.isReading { read() }
+        readRetiredOn()
     }
 
     func deliver(_ frames: [Frame]) {
@@ -62,6 +83,7 @@ extension Connection {
         } else {
             transport.isReading = isOwned ? !isPaused : !readers.isEmpty
         }
+        if transport.isReading, link?.holdsFrames == true { scheduleReading() }
         readingChanged(to: transport.isReading)
     }
 
@@ -133,7 +155,7 @@ extension Connection {
 
     /// A write failed because the peer is gone; what it said before may still be there to read.
     private func loseAfterLastWords(of transport: any Transport, _ failure: TransportError) {
-        if link?.transport === transport { read() }
+        if link?.transport === transport { read(.lastWords) }
         if link?.transport === transport { lose(failure) }
     }
 }
@@ -141,7 +163,7 @@ extension Connection {
 extension Connection: @preconcurrency LoopWork {
     /// The end of a turn in which something was queued.
     package func runOnLoop() {
-        flush()
+        if greeting == nil { flush() } else { flushGreeting() }
         if !retired.isEmpty { flushRetired() }
     }
 }
@@ -159,6 +181,12 @@ extension Link {
     /// Writes as much of `queue` as the socket takes, and waits for the socket if that is not all.
     mutating func write(from queue: inout OutboundQueue) -> WriteResult {
         var result = WriteResult()
+        if !heldWrites.isEmpty, let failure = tellOfHeldWrites(&result.wrote) {
+            result.failure = failure
+            transport.awaitsWritable = false
+            return result
+        }
+        let firstNew = result.wrote.count
         // Bounded, so that a caller who writes without end does not keep the loop from reading.
         attempts: for _ in 0..<8 {
             result.refused += queue.encode(using: &codec)
@@ -177,48 +205,66 @@ extension Link {
                 break attempts
             }
         }
+        if result.wrote.count > firstNew, transport.hasUnsentBytes {
+            heldWrites += result.wrote[firstNew...]
+            result.wrote.removeSubrange(firstNew...)
+        }
         // Set once: every change is a system call.
-        transport.awaitsWritable = result.failure == nil && !queue.isEmpty
+        transport.awaitsWritable = result.failure == nil && !(queue.isEmpty && heldWrites.isEmpty)
         return result
+    }
+
+    /// Moves `heldWrites` to `wrote` when the kernel has all of their bytes. Returns the failure that keeps it from them.
+    private mutating func tellOfHeldWrites(_ wrote: inout [Ticket]) -> TransportError? {
+        if case .failed(let error) = unsafe transport.write([]) { return error }
+        if !transport.hasUnsentBytes { wrote = exchange(&heldWrites, with: []) }
+        return nil
     }
 
     /// What came of a `write`.
     struct WriteResult {
-        /// Who wanted to hear that their last byte was written.
+        /// Who wanted to hear that the kernel has their last byte.
         var wrote: [Ticket] = []
         /// What could not be encoded and is out of the queue.
         var refused: [(item: OutboundQueue.Item, error: FrameError)] = []
         var failure: TransportError?
     }
 
-    /// Reads once and decodes what is complete.
+    /// Reads once, unless complete frames are left over from the last time, and decodes at most `maximumFrames`.
     mutating func readAndDecode(
         into frames: inout [Frame],
-        limit: Int
+        limit: Int,
+        maximumFrames: Int
     ) -> (count: Int, mayHaveMore: Bool, ending: (any Error)?) {
-        let transport = transport
-        var offered = 0
-        let (count, outcome) = unsafe received.fill { free in
-            offered = free.count
-            let outcome = unsafe transport.read(into: free)
-            if case .bytes(let count) = outcome { return (count, outcome) }
-            return (0, outcome)
+        var (count, offered) = (0, 0)
+        if !holdsFrames {
+            let transport = transport
+            let outcome: ReadOutcome
+            (count, outcome) = unsafe received.fill { free in
+                offered = free.count
+                let outcome = unsafe transport.read(into: free)
+                if case .bytes(let count) = outcome { return (count, outcome) }
+                return (0, outcome)
+            }
+            switch outcome {
+            case .bytes: break
+            case .wouldBlock: return (0, false, nil)
+            case .end: return (0, false, end(into: &frames))
+            case .failed(let error): return (0, false, error)
+            }
         }
-        switch outcome {
-        case .bytes: break
-        case .wouldBlock: return (0, false, nil)
-        case .end: return (0, false, end(into: &frames))
-        case .failed(let error): return (0, false, error)
-        }
+        let before = frames.count
         do throws(FrameError) {
-            try codec.decodeAll(&received, into: &frames)
-            if received.count > limit {
+            try codec.decodeAll(&received, into: &frames, limit: maximumFrames)
+            holdsFrames = frames.count - before >= maximumFrames && !received.isEmpty
+            if !holdsFrames, received.count > limit {
                 throw FrameError(.illegalLength, "no frame within \(limit) bytes (inbound.maximumUndecoded)")
             }
         } catch {
             return (count, false, error)
         }
-        return (count, count == offered, nil)
+        // Nothing was read when frames were left over: what the socket has is not known.
+        return (count, holdsFrames || count == offered, nil)
     }
 
     /// The server has closed: decodes what that completes, and says why the link ends.

@@ -59,6 +59,8 @@ public actor Connection {
     /// Whether the link is alive.
     var heartbeat = Heartbeat()
     var isFlushing = false
+    /// Reading goes on in the next turn.
+    var isReadScheduled = false
     /// Closing: the link ends as soon as everything is written.
     var isDraining: Bool { draining != nil }
     /// How the writing goes meanwhile.

@@ -48,7 +48,7 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     public let lifetime: Duration
     /// Requests that were lost with the link: those of which a byte was written and no response had come.
     public let requestsLost: Int
-    /// Encoded bytes that were waiting for the socket.
+    /// Encoded bytes that were waiting for the socket; over TLS, for being encrypted.
     public let bytesUnsent: Int
     /// What `options.diagnosis.probe` found out; `nil` when there is none, it did not run, or took too long.
     public internal(set) var isNetworkUp: Bool?

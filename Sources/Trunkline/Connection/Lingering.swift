@@ -24,6 +24,7 @@ package final class Lingering: TransportHandler, TimerTarget, @unchecked Sendabl
 
     static let limit: Duration = .seconds(1)
     private static let maximumRounds = 30
+    private static let readSize = 16 * 1024
 
     /// Ends our direction of `transport` and sees it off. To be called on `loop`.
     package static func close(_ transport: any Transport, on loop: any EventLoop) {
@@ -60,11 +61,12 @@ package final class Lingering: TransportHandler, TimerTarget, @unchecked Sendabl
     private func readToEnd() {
         // Bounded, so that a peer that sends without end does not keep the loop from its timers, this one's among them.
         for _ in 0..<64 where itself != nil {
-            let outcome = unsafe withUnsafeTemporaryAllocation(byteCount: 16384, alignment: 8) {
+            let outcome = unsafe withUnsafeTemporaryAllocation(byteCount: Self.readSize, alignment: 8) {
                 unsafe transport.read(into: $0)
             }
             switch outcome {
-            case .bytes: continue
+            // Fewer than fit were all there is, or TLS had enough for one turn: there will be word of more.
+            case .bytes(let count): if count < Self.readSize { return }
             case .wouldBlock: return
             case .end, .failed:
                 isPeerDone = true

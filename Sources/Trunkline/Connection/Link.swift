@@ -15,6 +15,10 @@ struct Link {
     /// Whether `codec` wants to hear what goes out. Asked once: hardly any does.
     let notesSent: Bool
     var received = ReceiveBuffer()
+    /// `received` may hold complete frames, which come before anything that the socket has.
+    var holdsFrames = false
+    /// Who wants to hear that the kernel has their last byte, which TLS has encrypted and the socket has not taken yet.
+    var heldWrites: [Ticket] = []
     /// Where its first request is in the outbound order.
     var firstPosition: OutboundPosition = 1
 

@@ -33,7 +33,7 @@ public struct PushBuffering: Sendable {
         case dropNewest
         /// Nothing more is read from the socket until the reader has caught up. TCP pushes back on the server, and
         /// *replies wait too*: a reader that in turn waits for a reply deadlocks until the reply's deadline. What was
-        /// read at once with the push that filled the buffer, at most 1 MiB, is still held.
+        /// decoded at once with the push that filled the buffer, at most 512 frames and about 1 MiB, is still held.
         case suspendReading
     }
 

@@ -128,9 +128,13 @@ public protocol FrameCodec: Sendable {
     /// The same protocol as the server sees it: decodes requests and encodes responses. For test servers.
     func serverSide() -> any FrameCodec
 
-    /// Decodes every complete frame of `input` into `frames`: by `decode` in turn, unless a codec knows a faster way to the
-    /// same frames.
-    mutating func decodeAll(_ input: inout ReceiveBuffer, into frames: inout [Frame]) throws(FrameError)
+    /// Appends at most `limit` complete frames of `input` to `frames`: by `decode` in turn, unless a codec knows a faster
+    /// way to the same frames. Complete frames beyond the limit stay in `input` for the next call.
+    mutating func decodeAll(
+        _ input: inout ReceiveBuffer,
+        into frames: inout [Frame],
+        limit: Int
+    ) throws(FrameError)
 }
 
 extension FrameCodec {
@@ -187,10 +191,22 @@ extension FrameCodec {
     /// Both sides speak alike.
     public func serverSide() -> any FrameCodec { self }
 
-    /// Decodes every complete frame of `input` into `frames`: one dynamic call per batch of bytes.
+    /// Appends every complete frame of `input` to `frames`.
     @inlinable
     public mutating func decodeAll(_ input: inout ReceiveBuffer, into frames: inout [Frame]) throws(FrameError) {
-        while !input.isEmpty {
+        try decodeAll(&input, into: &frames, limit: .max)
+    }
+
+    /// Appends at most `limit` complete frames of `input` to `frames`: one dynamic call per batch of bytes.
+    @inlinable
+    public mutating func decodeAll(
+        _ input: inout ReceiveBuffer,
+        into frames: inout [Frame],
+        limit: Int
+    ) throws(FrameError) {
+        var rest = limit
+        while rest > 0, !input.isEmpty {
+            rest &-= 1
             let mark = input.position
             guard let frame = try decode(&input) else { return input.rewind(to: mark) }
             guard input.position > mark else {

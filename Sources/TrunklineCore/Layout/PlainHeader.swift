@@ -1,17 +1,24 @@
 /// A header of type, serial and length, four bytes each, big-endian, with nothing else around the body: the commonest
 /// layout of all, read without asking for every frame what it has.
 extension FrameLayout {
-    /// Decodes every complete frame of `input` into `frames`. Throws as `decode(_:)` does.
-    public mutating func decodeAll(_ input: inout ReceiveBuffer, into frames: inout [Frame]) throws(FrameError) {
+    /// Appends at most `limit` complete frames of `input` to `frames`. Throws as `decode(_:)` does.
+    public mutating func decodeAll(
+        _ input: inout ReceiveBuffer,
+        into frames: inout [Frame],
+        limit: Int
+    ) throws(FrameError) {
         let plan = inbound
+        var rest = limit
         guard plan.isPlain, marks == nil else {
-            while !input.isEmpty, let frame = try decode(&input) {
+            while rest > 0, !input.isEmpty, let frame = try decode(&input) {
+                rest &-= 1
                 input.stopAwaiting()
                 frames.append(frame)
             }
             return
         }
-        while let frame = try decodePlain(&input, lengthOfEmpty: plan.lengthOfEmpty) {
+        while rest > 0, let frame = try decodePlain(&input, lengthOfEmpty: plan.lengthOfEmpty) {
+            rest &-= 1
             input.stopAwaiting()
             frames.append(frame)
         }

@@ -21,6 +21,11 @@ final class OpenSSLEngine: TLSEngine {
 
     /// What is left of the input of the call that is under way; valid within that call only.
     fileprivate var input = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
+    /// How often OpenSSL may take from `input` in that call.
+    fileprivate var takesLeft = 0
+
+    /// Two for each record: its header and the rest. Decrypting 128 small records takes about 0.3 ms.
+    private static let takesAtOnce = 256
 
     private var api: UnsafePointer<trunkline_openssl> { unsafe context.library.api }
 
@@ -57,6 +62,7 @@ final class OpenSSLEngine: TLSEngine {
     /// Calls `body` while the BIO reads from `bytes`.
     private func reading<Result>(_ bytes: inout UnsafeRawBufferPointer, _ body: () -> Result) -> Result {
         unsafe input = unsafe bytes
+        takesLeft = Self.takesAtOnce
         // What an earlier call on this thread left would be taken for this one's.
         unsafe api.pointee.ERR_clear_error()
         let result = body()
@@ -112,7 +118,9 @@ final class OpenSSLEngine: TLSEngine {
         }
         switch code {
         case 0: awaitsVerdict = false  // bytes, which `read` finds where they are
-        case 2: awaitsVerdict = unsafe api.pointee.SSL_has_pending(ssl) == 1  // the beginning of a record says nothing
+        case 2:
+            // The beginning of a record says nothing, and neither does what is left of the input.
+            awaitsVerdict = unsafe api.pointee.SSL_has_pending(ssl) == 1 || !input.isEmpty
         case 6: heardEnd()
         default: throw handshakeFailure
         }
@@ -222,10 +230,12 @@ extension OpenSSLEngine {
         }
         unsafe api.pointee.BIO_clear_flags(bio, 0x0F)
         let taken = unsafe min(Int(count), engine.input.count)
-        guard taken > 0, let memory = unsafe memory, let start = unsafe engine.input.baseAddress else {
+        guard taken > 0, engine.takesLeft > 0, let memory = unsafe memory, let start = unsafe engine.input.baseAddress
+        else {
             unsafe api.pointee.BIO_set_flags(bio, 0x09)  // BIO_FLAGS_READ | BIO_FLAGS_SHOULD_RETRY
             return -1
         }
+        engine.takesLeft -= 1
         unsafe UnsafeMutableRawPointer(memory).copyMemory(from: start, byteCount: taken)
         unsafe engine.input = unsafe UnsafeRawBufferPointer(rebasing: engine.input[taken...])
         return Int32(taken)

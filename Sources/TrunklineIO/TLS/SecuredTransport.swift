@@ -41,8 +41,10 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     static let inputSize = 64 * 1024
     /// So much is encrypted before it is written. With as much waiting for the socket nothing more is taken.
     static let outputSize = 64 * 1024
-    /// So often the socket is read for the first byte of the owner's.
-    static let readings = 64
+    /// So often the socket is read, at most, when the owner reads once.
+    static let readings = 4
+    /// So often the engine goes on with a handshake in one turn of the loop.
+    private static let handshakeSteps = 8
     /// The most that one record carries (RFC 8446 §5.1).
     static let recordSize = 16 * 1024
     /// A server that asked for a certificate has twice as long as the handshake took to refuse it, within these bounds.
@@ -142,11 +144,16 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     func wake() {
         guard !isWakeScheduled else { return }
         isWakeScheduled = true
-        loop.schedule(
+        // Not in this turn, of which the owner may have had its share.
+        loop.scheduleInNextTurn(
             Completion { [weak self] in
                 guard let self else { return }
                 isWakeScheduled = false
-                if isReading { handler?.transport(id, did: .readable) }
+                if case .handshaking = phase, socket != nil {
+                    advance()
+                } else if isReading {
+                    handler?.transport(id, did: .readable)
+                }
             }
         )
     }
@@ -162,12 +169,17 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     private func advance() {
         if begun == nil { begun = loop.now }
         do throws(TransportError) {
-            while case .handshaking = phase {
+            for _ in 0..<Self.handshakeSteps {
+                guard case .handshaking = phase else { return }
                 let isOver = try unsafe feed { input throws(TransportError) in try unsafe engine.handshake(&input) }
                 flush()
                 if isOver, !engine.awaitsVerdict || !isPatient { return opened() }
-                guard try receive() else { return isOver ? awaitVerdict() : () }
+                // Unless the engine has yet to take what there is.
+                if left.isEmpty {
+                    guard try receive() else { return isOver ? awaitVerdict() : () }
+                }
             }
+            wake()
         } catch {
             flush()  // the alert that says what is wrong
             phase = .failed(error)
@@ -246,6 +258,8 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     /// What a handshake has to say is none of the owner's.
     package var isHoldingBytes: Bool { hasUnsent && isOpen }
     package var heldByteCount: Int { isHoldingBytes ? engine.outgoing.count : 0 }
+
+    package var hasUnsentBytes: Bool { !engine.outgoing.isEmpty && isOpen }
 
     // MARK: Ends
 

@@ -4,15 +4,17 @@ package import TrunklineCore
 ///
 /// `SecuredTransport` stands between it and the socket. OpenSSL is behind it; another library can be. Confined to a loop.
 package protocol TLSEngine: AnyObject {
-    /// Goes on with the handshake with what is in `input`, and takes from it what it needs. Returns whether it is over, and
-    /// everything about the peer was found to be right.
+    /// Goes on with the handshake with what is in `input`, and takes from it what it needs, but no more than a bounded number
+    /// of records. Returns whether it is over, and everything about the peer was found to be right.
     func handshake(_ input: inout UnsafeRawBufferPointer) throws(TransportError) -> Bool
 
     /// Whether the peer has yet to say what it thinks of our certificate, or of our having none: a server of TLS 1.3 says so
     /// when the handshake is over for its client (RFC 8446 §4.4.2.4). `handshake` hears it, and whatever else comes.
     var awaitsVerdict: Bool { get }
 
-    /// Decrypts from `input`, from which it takes what it needs, into `output` as much as fits.
+    /// Decrypts from `input`, from which it takes what it needs, into `output` as much as fits, but no more than a bounded
+    /// number of records: what they hold may be a byte each, or none. With more to decrypt it leaves some of `input`, and
+    /// says `needsInput` if it has nothing for the owner yet.
     func read(_ input: inout UnsafeRawBufferPointer, into output: UnsafeMutableRawBufferPointer) -> TLSReadOutcome
 
     /// Whether reading has something without more input: what did not fit, or the end that came right behind the bytes.

@@ -194,6 +194,12 @@ extension LoopbackServer {
 
     /// Lets those go on whose bytes are with the kernel.
     func serveWriters(of link: ServerLink) {
+        guard let first = link.writers.first, first.mark <= link.sentCount else { return }
+        if link.transport.hasUnsentBytes {
+            // Encrypted, and waiting for the socket. One that has failed is for reading to find out.
+            if case .failed = unsafe link.transport.write([]) { return }
+            guard !link.transport.hasUnsentBytes else { return link.transport.awaitsWritable = true }
+        }
         while let first = link.writers.first, first.mark <= link.sentCount {
             link.writers.removeFirst().suspension.resume(returning: nil)
         }

@@ -5,7 +5,8 @@ import TrunklineIO
 extension SimulatedEventLoop {
     /// Whether there is something to do at this instant.
     var hasWork: Bool {
-        !ready.isEmpty || !endOfTurn.isEmpty || network.hasNews || nextInstant.map { $0 <= now } ?? false
+        !ready.isEmpty || !endOfTurn.isEmpty || !nextTurn.isEmpty || network.hasNews
+            || nextInstant.map { $0 <= now } ?? false
     }
 
     /// When something may be due next; `nil` for never.
@@ -19,6 +20,7 @@ extension SimulatedEventLoop {
     func turn() {
         turns += 1
         steps += 1
+        for work in exchange(&nextTurn, with: []) { ready.append(.work(work)) }
         // A real loop finds now more, now less of what happens at about the same time. Every fourth turn at the
         // latest takes all there is, so that nothing waits for ever.
         let takesAll = turns % 4 == 0 || random.happens(0.5)

@@ -16,6 +16,7 @@ package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
 
     var ready = ReadyList()
     var endOfTurn: [any LoopWork] = []
+    var nextTurn: [any LoopWork] = []
     var timers = TimerQueue()
     private var receiveMemory: [UInt8] = []
     /// Decides what runs next.
@@ -69,6 +70,11 @@ package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
     package func scheduleAtEndOfTurn(_ work: any LoopWork) {
         preconditionIsCurrent()
         endOfTurn.append(work)
+    }
+
+    package func scheduleInNextTurn(_ work: any LoopWork) {
+        preconditionIsCurrent()
+        nextTurn.append(work)
     }
 
     package func arm(_ timer: LoopTimer, at deadline: Instant?) {

@@ -55,6 +55,11 @@ actor TestPeer: TransportHandler {
         flush()
     }
 
+    /// Writes each byte by itself: over TLS, in a record of its own.
+    func writeSingly(_ bytes: [UInt8]) {
+        for byte in bytes { write([byte]) }
+    }
+
     /// Ends the outgoing direction after everything that was written.
     func finish() {
         finishes = true

@@ -1,0 +1,49 @@
+import TrunklineCore
+
+/// What one link may read in one turn of its loop, so that other links, timers and writing get their share of the time.
+///
+/// A link that has used it up goes on in the next turn. Frames count, and not bytes alone: a mebibyte may be ninety thousand
+/// frames. Time counts, because what a frame costs is the codec's business.
+struct ReadShare {
+    /// A link's frames in one turn: a fraction of a millisecond, the receivers of pushes included.
+    static let frames = 512
+    /// Time is looked at every so many frames, and after every read of the socket.
+    private static let framesAtOnce = 256
+    private static let bytes = 1024 * 1024
+    private static let time = Duration.microseconds(500)
+
+    private var framesLeft: Int
+    private var bytesLeft = ReadShare.bytes
+    private let time: Duration
+    private var began: Instant?
+
+    /// The share of one turn.
+    init() {
+        framesLeft = Self.frames
+        time = Self.time
+    }
+
+    private init(frames: Int, time: Duration) {
+        framesLeft = frames
+        self.time = time
+    }
+
+    /// For a link that ends now: what it said before is read in this turn or never. Bytes limit it alone.
+    static var lastWords: ReadShare { ReadShare(frames: .max, time: .seconds(3600)) }
+
+    /// The most frames to decode in one step.
+    var step: Int { min(framesLeft, Self.framesAtOnce) }
+
+    /// Counts a step; returns whether another may follow. Asks for the time only from the second step on.
+    mutating func goesOn(after bytes: Int, _ frames: Int, at now: @autoclosure () -> Instant) -> Bool {
+        bytesLeft -= bytes
+        framesLeft -= frames
+        guard bytesLeft > 0, framesLeft > 0 else { return false }
+        let now = now()
+        guard let began else {
+            self.began = now
+            return true
+        }
+        return now.since(began) < time
+    }
+}

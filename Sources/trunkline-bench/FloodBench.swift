@@ -1,0 +1,248 @@
+import Synchronization
+import Trunkline
+import TrunklineCore
+import TrunklineIO
+import TrunklineTesting
+
+#if canImport(Glibc)
+    import Glibc
+#else
+    import Darwin
+#endif
+
+/// What a well-behaved client notices of a server that floods another client on the same event loop.
+struct FloodBench {
+    /// What a server sends without end.
+    enum Flood: String, CaseIterable {
+        case none
+        case pushes = "pushes of 12 B"
+        case responses = "responses of 12 B"
+        case pings
+        case largeFrames = "pushes of 1 MiB"
+        case garbage
+        case tinyRecords = "1 B TLS records"
+
+        /// One round of it; empty for a server that sends nothing.
+        var bytes: [UInt8] {
+            switch self {
+            case .none: []
+            case .pushes, .tinyRecords: Self.frames(type: 0x10)
+            case .responses: Self.frames(type: 0x410)
+            case .pings: Self.frames(type: 0x1)
+            case .largeFrames: Self.frame(type: 0x10, bodySize: 1024 * 1024)
+            case .garbage: [UInt8](repeating: 0xff, count: 64 * 1024)
+            }
+        }
+
+        private static func frame(type: UInt32, bodySize: Int) -> [UInt8] {
+            let header = [type, 60, UInt32(bodySize)].flatMap { number in
+                (0..<4).map { UInt8(truncatingIfNeeded: number >> (24 - 8 * $0)) }
+            }
+            return header + [UInt8](repeating: 7, count: bodySize)
+        }
+
+        private static func frames(type: UInt32) -> [UInt8] {
+            [[UInt8]](repeating: frame(type: type, bodySize: 0), count: 5000).flatMap(\.self)
+        }
+    }
+
+    /// Milliseconds for each kind.
+    private let measured: Int
+
+    init(isQuick: Bool) { measured = isQuick ? 1000 : 5000 }
+
+    /// Measures everything and returns the table.
+    func run() async throws -> String {
+        try await ChildProcess.withServer("serve-floods") { try await table($0) }
+    }
+
+    private func table(_ servers: String) async throws -> String {
+        let words = servers.split(separator: " ").map(String.init)
+        guard words.count == 2 + Flood.allCases.count, let echo = UInt16(words[0]) else {
+            throw BenchError("the test servers do not start")
+        }
+        let root = words[1].split(separator: "|").map { $0.replacing("~", with: " ") }.joined(separator: "\n") + "\n"
+        var lines = [
+            machineDescription(),
+            "one client, one request in flight, beside a flood on its event loop; \(measured) ms each;",
+            "and the processor time of the loop's turns in ms",
+            "", aligned(Self.columns, Self.widths),
+        ]
+        for (flood, port) in zip(Flood.allCases, words.dropFirst(2)) {
+            lines.append(try await line(flood, UInt16(port) ?? 0, echo, root))
+        }
+        return lines.joined(separator: "\n")
+    }
+
+    private static let columns = [
+        "flood", "requests/s", "p50 ms", "p99 ms", "p99.9 ms", "turn p50", "turn p99", "flood frames/s",
+    ]
+    private static let widths = [18, 12, 9, 9, 10, 10, 10, 16]
+
+    private func line(_ flood: Flood, _ port: UInt16, _ echo: UInt16, _ root: String) async throws -> String {
+        let loops = EventLoops(count: 1)
+        let client = Client(to: .host("127.0.0.1", port: echo), speaking: .standard, on: loops)
+        try await client.connect()
+        var options = ClientOptions()
+        options.tls.roots = .only(.text(root))
+        let endpoint = Endpoint.host("127.0.0.1", port: port)
+        let flooded = Client(
+            to: flood == .tinyRecords ? endpoint.secured() : endpoint,
+            speaking: .standard,
+            options: options,
+            on: loops
+        )
+        let reader = Task { for await _ in flooded.pushes() {} }
+        try await flooded.connect()
+        let histogram = Histogram()
+        let (start, deadline) = (monotonicNow(), monotonicNow() + UInt64(measured) * 1_000_000)
+        var count = 0
+        while monotonicNow() < deadline {
+            let sent = monotonicNow()
+            _ = try await client.send(Request(type: Run.type, body: "hello"), timeout: .seconds(60))
+            histogram.record(monotonicNow() - sent, caller: 0)
+            count += 1
+        }
+        let seconds = Double(monotonicNow() - start) / 1e9
+        let seen = await flooded.statistics
+        let turns = TurnMeter(on: loops.next())
+        try await Task.sleep(for: .milliseconds(measured / 4))
+        turns.stop()
+        reader.cancel()
+        await flooded.closeNow()
+        await client.close()
+        let figures =
+            [0.5, 0.99, 0.999].map { decimal(histogram.percentile($0) / 1e6, places: 2) }
+            + [0.5, 0.99].map { decimal(turns.histogram.percentile($0) / 1e6, places: 2) }
+        let frames = Double(seen.pushes + seen.unknownResponses)
+        return aligned(
+            [flood.rawValue, "\(Int(Double(count) / seconds))"] + figures + ["\(Int(frames / seconds))"],
+            Self.widths
+        )
+    }
+}
+
+/// How much processor time each turn of an event loop takes, which does not depend on what else the machine has to do.
+private final class TurnMeter: LoopWork, Sendable {
+    let histogram = Histogram()
+    private let loop: any EventLoop
+    /// When the last turn was, on the loop's thread; 0 before the first.
+    private let last = Atomic<UInt64>(0)
+    private let isStopped = Atomic<Bool>(false)
+
+    init(on loop: any EventLoop) {
+        self.loop = loop
+        loop.schedule(self)
+    }
+
+    func stop() { isStopped.store(true, ordering: .relaxed) }
+
+    func runOnLoop() {
+        guard !isStopped.load(ordering: .relaxed) else { return }
+        let now = processorNow()
+        let before = last.exchange(now, ordering: .relaxed)
+        if before > 0 { histogram.record(now - before, caller: 0) }
+        loop.scheduleInNextTurn(self)
+    }
+}
+
+// MARK: - The servers
+
+/// One flooding server for each kind, and an echo server, in a process of their own.
+enum FloodServers {
+    /// Prints the echo server's port, the root that signed for TLS and the ports of the floods, and serves until
+    /// standard input ends.
+    static func run() async throws {
+        let authority = try TestAuthority()
+        var settings = TLSSettings(.server(verifiesClients: false))
+        settings.identity = try await authority.identity(for: "127.0.0.1").load()
+        let context = try OpenSSLContext(settings)
+        let echo = try await LoopbackServer.start(speaking: .standard)
+        let root = try String(authority.root.load()).replacing("\n", with: "|").replacing(" ", with: "~")
+        var words = [String(echo.endpoint.description.split(separator: ":").last ?? ""), root]
+        for flood in FloodBench.Flood.allCases {
+            let (listener, port) = try listeningSocket()
+            words.append("\(port)")
+            try start {
+                while case let descriptor = accept(listener, nil, nil), descriptor >= 0 {
+                    sendSmallSegmentsAtOnce(descriptor)
+                    try? start {
+                        defer { close(descriptor) }
+                        if flood == .tinyRecords {
+                            sendRecords(flood.bytes, to: descriptor, context)
+                        } else {
+                            while send(flood.bytes, to: descriptor) {}
+                            if flood == .none { waitForEnd(of: descriptor) }
+                        }
+                    }
+                }
+            }
+        }
+        print(words.joined(separator: " "))
+        fflush(nil)
+        while readLine() != nil {}
+        await echo.stop()
+    }
+
+    private static func start(_ body: @escaping @Sendable () -> Void) throws {
+        let code = startThread(named: "flood", body)
+        guard code == 0 else { throw BenchError("starting a thread", errno: code) }
+    }
+
+    private static func listeningSocket() throws -> (descriptor: Int32, port: UInt16) {
+        let listener = try openSocket()
+        var address = loopback(port: 0)
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let code = unsafe withUnsafeMutablePointer(to: &address) {
+            unsafe $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                unsafe bind(listener, $0, length) == 0 && listen(listener, 128) == 0
+                    && getsockname(listener, $0, &length) == 0 ? 0 : errno
+            }
+        }
+        guard code == 0 else { throw BenchError("listening", errno: code) }
+        return (listener, UInt16(bigEndian: address.sin_port))
+    }
+
+    /// Writes everything; false when the client is gone, or there is nothing to write.
+    private static func send(_ bytes: [UInt8], to descriptor: Int32) -> Bool {
+        guard !bytes.isEmpty else { return false }
+        return unsafe bytes.withUnsafeBytes { memory in
+            var rest = unsafe memory[...]
+            while unsafe !rest.isEmpty {
+                let part = unsafe UnsafeRawBufferPointer(rebasing: rest)
+                let count = unsafe write(descriptor, part.baseAddress, part.count)
+                guard count > 0 else { return false }
+                unsafe rest = unsafe rest.dropFirst(count)
+            }
+            return true
+        }
+    }
+
+    private static func waitForEnd(of descriptor: Int32) {
+        var memory = [UInt8](repeating: 0, count: 4096)
+        while unsafe read(descriptor, &memory, memory.count) > 0 {}
+    }
+
+    /// Completes the handshake, and sends every byte as a record of its own, again and again.
+    private static func sendRecords(_ bytes: [UInt8], to descriptor: Int32, _ context: OpenSSLContext) {
+        guard let engine = try? context.makeEngine(for: "") else { return }
+        var memory = [UInt8](repeating: 0, count: 16 * 1024)
+        while engine.session == nil {
+            let count = unsafe read(descriptor, &memory, memory.count)
+            guard count > 0 else { return }
+            let isGood = unsafe memory.withUnsafeBytes { bytes in
+                var input = unsafe UnsafeRawBufferPointer(rebasing: bytes[..<count])
+                return (try? unsafe engine.handshake(&input)) != nil
+            }
+            guard isGood, send(engine.outgoing.takeAll(), to: descriptor) || engine.session != nil else { return }
+        }
+        repeat {
+            for start in stride(from: 0, to: bytes.count, by: 4096) {
+                for byte in bytes[start..<min(bytes.count, start + 4096)] {
+                    _ = unsafe withUnsafeBytes(of: byte) { try? unsafe engine.write($0) }
+                }
+                guard send(engine.outgoing.takeAll(), to: descriptor) else { return }
+            }
+        } while true
+    }
+}

@@ -1,0 +1,176 @@
+import Testing
+import TrunklineCore
+import TrunklineIO
+
+@testable import Trunkline
+@testable import TrunklineTesting
+
+/// A server that says a great deal at once gets its share of its client's event loop, and no more.
+@Suite(.simulated, .timeLimit(.minutes(5)))
+struct FloodTests {
+    private static var wide: NetworkConditions {
+        var conditions = NetworkConditions()
+        (conditions.sendBuffer, conditions.receiveWindow, conditions.fragmentation) = (1 << 20, 1 << 20, 0)
+        return conditions
+    }
+
+    /// Pushes of twelve bytes, numbered by their serials.
+    private static func pushes(_ count: Int) -> [UInt8] {
+        (0..<UInt32(count)).flatMap { number -> [UInt8] in
+            [0, 0, 0, 0x10] + (0..<4).map { UInt8(truncatingIfNeeded: number >> (24 - 8 * $0)) } + [0, 0, 0, 0]
+        }
+    }
+
+    /// Reads `count` pushes, which must come in order.
+    private static func expectPushes(_ count: Int, from stream: PushStream) async {
+        var next: SerialNumber = 0
+        for await push in stream {
+            guard case .message(let frame) = push, frame.serial == next else {
+                return #expect(Bool(false), "\(push) instead of number \(next)")
+            }
+            next += 1
+            if next == count { break }
+        }
+        #expect(next == count)
+    }
+
+    /// The standard layout, which counts how many frames are decoded in each turn of the loop.
+    private struct CountingCodec: FrameCodec {
+        var base: FrameLayout = .standard
+        let turns: Turns
+
+        var matching: ResponseMatching { base.matching }
+        mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+            let frame = try base.decode(&input)
+            if frame != nil { turns.note() }
+            return frame
+        }
+        mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+            try base.encode(frame, into: &output)
+        }
+        func serverSide() -> any FrameCodec { base.serverSide() }
+    }
+
+    private final class Turns: Sendable {
+        private let loop: SimulatedEventLoop
+        private let state = Lock((turn: 0, inTurn: 0, most: 0, count: 0))
+
+        init(of loop: SimulatedEventLoop) { self.loop = loop }
+
+        func note() {
+            let turn = loop.turns
+            state.withLock { state in
+                if turn != state.turn { (state.turn, state.inTurn, state.count) = (turn, 0, state.count + 1) }
+                state.inTurn += 1
+                state.most = max(state.most, state.inTurn)
+            }
+        }
+
+        /// The most frames in one turn.
+        var most: Int { state.withLock { $0.most } }
+        /// How many turns had frames.
+        var count: Int { state.withLock { $0.count } }
+    }
+
+    /// One turn took ninety thousand pushes of twelve bytes, 14 ms for every other client of the loop.
+    @Test func aFloodOfSmallFramesIsSpreadOverTurns() throws {
+        let count = 20_000
+        let network = SimulatedNetwork(seed: 1, conditions: Self.wide)
+        let server = TestServer(on: network.loop, echoes: false, greeting: Self.pushes(count))
+        try network.runBlocking {
+            try await server.listen(on: network.address("db"))
+            let turns = Turns(of: network.loop)
+            let client = Client(to: "db:7000", speaking: CountingCodec(turns: turns), on: network.loops)
+            await Self.expectPushes(count, from: client.pushes(buffering: PushBuffering(maximumCount: count)))
+            #expect(turns.most <= ReadShare.frames && turns.count >= count / ReadShare.frames, "\(turns.most)")
+            await client.closeNow()
+            await server.stop()
+        }
+    }
+
+    /// What is left over belongs to the link and comes before its end.
+    @Test func everythingComesBeforeTheEndOfTheLink() throws {
+        let count = 5000
+        let network = SimulatedNetwork(seed: 2, conditions: Self.wide)
+        let server = TestServer(on: network.loop, echoes: false, greeting: Self.pushes(count))
+        try network.runBlocking {
+            try await server.listen(on: network.address("db"))
+            let options = ClientOptions { $0.reconnecting.policy = .never }
+            let client = Client(to: "db:7000", speaking: .standard, options: options, on: network.loops)
+            let pushes = client.pushes(buffering: PushBuffering(maximumCount: count))
+            try await client.connect()
+            await server.peers[0].finish()
+            await Self.expectPushes(count, from: pushes)
+            await client.closeNow()
+            await server.stop()
+        }
+    }
+
+    /// Reading is suspended again and again while complete frames are left over, of which the socket says nothing more.
+    @Test func aReaderThatSuspendsReadingGetsEverything() throws {
+        let count = 5000
+        let network = SimulatedNetwork(seed: 3, conditions: Self.wide)
+        let server = TestServer(on: network.loop, echoes: false, greeting: Self.pushes(count))
+        try network.runBlocking {
+            try await server.listen(on: network.address("db"))
+            let client = Client(to: "db:7000", speaking: .standard, on: network.loops)
+            let buffering = PushBuffering(maximumCount: 10, overflow: .suspendReading)
+            await Self.expectPushes(count, from: client.pushes(buffering: buffering))
+            await client.closeNow()
+            await server.stop()
+        }
+    }
+
+    /// A connection without a client reads only while frames are asked for.
+    @Test func aConnectionOfItsOwnGetsEverything() throws {
+        let count = 3000
+        let network = SimulatedNetwork(seed: 4, conditions: Self.wide)
+        let server = TestServer(on: network.loop, echoes: false, greeting: Self.pushes(count))
+        try network.runBlocking {
+            try await server.listen(on: network.address("db"))
+            let connection = Connection(to: "db:7000", speaking: .standard, on: network.loops)
+            var next: SerialNumber = 0
+            for await frame in connection.frames {
+                #expect(frame.serial == next)
+                next += 1
+                if next == count { break }
+            }
+            await connection.closeNow()
+            await server.stop()
+        }
+    }
+
+    /// A mebibyte in records of one byte kept the loop for 2.3 s.
+    @Test func aFloodOfTinyRecordsIsSpreadOverTurns() throws {
+        let count = 500
+        let authority = try TestAuthority()
+        var settings = TLSSettings(.server(verifiesClients: false))
+        let identity = try authority.identity(for: "db")
+        settings.identity = TLSSettings.Identity(
+            certificates: try identity.certificates.load(),
+            key: try identity.privateKey.load()
+        )
+        let tls = try OpenSSLContext(settings)
+        let network = SimulatedNetwork(seed: 5, conditions: Self.wide)
+        let server = TestServer(on: network.loop, echoes: false, tls: tls)
+        try network.runBlocking {
+            try await server.listen(on: network.address("db"))
+            let options = ClientOptions { $0.tls.roots = .only(authority.root) }
+            let endpoint = Endpoint.host("db", port: 7000).secured()
+            let turns = Turns(of: network.loop)
+            let codec = CountingCodec(turns: turns)
+            let client = Client(to: endpoint, speaking: codec, options: options, on: network.loops)
+            let pushes = client.pushes(buffering: PushBuffering(maximumCount: count))
+            try await client.connect()
+            let peer = await server.peers[0]
+            await peer.wait { $0.events.contains("connected") }
+            await peer.writeSingly(Self.pushes(count))
+            await Self.expectPushes(count, from: pushes)
+            // Four readings of the socket at most, 128 records each.
+            #expect(turns.most <= 4 * 128 / 12 + 1 && turns.count >= count * 12 / (4 * 128), "\(turns.most)")
+            await client.closeNow()
+            await peer.close()
+            await server.stop()
+        }
+    }
+}

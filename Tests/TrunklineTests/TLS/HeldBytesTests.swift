@@ -1,0 +1,143 @@
+import Testing
+import TrunklineCore
+import TrunklineIO
+
+@testable import Trunkline
+@testable import TrunklineTesting
+
+/// `post` and `write` return when the kernel has the last byte, over TLS too, where up to 64 KiB of encrypted bytes may
+/// wait for the socket.
+@Suite(.simulated, .timeLimit(.minutes(5)))
+struct HeldBytesTests {
+    private struct Scene: Sendable {
+        let network: SimulatedNetwork
+        let server: TestServer
+        let peer: TestPeer
+        let client: Client
+        let connection: Connection
+
+        func pass(_ duration: Duration) async throws { try await network.clock.sleep(for: duration) }
+    }
+
+    /// Runs `body` with a client, and a connection of its own, of a server over TLS that does not read.
+    private func run(_ body: @escaping @Sendable (Scene) async throws -> Void) throws {
+        let authority = try TestAuthority()
+        let identity = try authority.identity(for: "db")
+        var settings = TLSSettings(.server(verifiesClients: false))
+        settings.identity = TLSSettings.Identity(
+            certificates: try identity.certificates.load(),
+            key: try identity.privateKey.load()
+        )
+        let tls = try OpenSSLContext(settings)
+        var conditions = NetworkConditions()
+        (conditions.sendBuffer, conditions.receiveWindow) = (2000, 2000)
+        let network = SimulatedNetwork(seed: 1, conditions: conditions)
+        let server = TestServer(on: network.loop, echoes: false, tls: tls)
+        try network.runBlocking {
+            try await server.listen(on: network.address("db"))
+            let options = ClientOptions { options in
+                options.tls.roots = .only(authority.root)
+                options.reconnecting.policy = .never
+                options.requests.timeout = .seconds(600)
+            }
+            let endpoint = Endpoint.host("db", port: 7000).secured()
+            let client = Client(to: endpoint, speaking: .standard, options: options, on: network.loops)
+            let connection = Connection(to: [endpoint], speaking: .standard, options: options, on: network.loops)
+            try await client.connect()
+            await server.peers[0].wait { $0.events.contains("connected") }
+            await server.peers[0].setReading(false)
+            let peer = await server.peers[0]
+            try await body(
+                Scene(network: network, server: server, peer: peer, client: client, connection: connection)
+            )
+            await client.closeNow()
+            await connection.closeNow()
+            for peer in await server.peers { await peer.close() }
+            await server.stop()
+        }
+    }
+
+    /// Small enough for TLS to encrypt at once, and too large for the socket.
+    private static let body = filled(20_000)
+
+    @Test func postReturnsWhenTheLastByteIsWithTheSocket() throws {
+        try run { scene in
+            let posting = Progress()
+            async let post: Void = posting.note { try await scene.client.post(Request(type: 0x410, body: Self.body)) }
+            try await scene.pass(.seconds(5))
+            #expect(posting.outcome == nil)
+            await scene.peer.setReading(true)
+            await post
+            #expect(posting.outcome == "done")
+            #expect(await scene.peer.received(atLeast: 20_012).count == 20_012)
+        }
+    }
+
+    @Test func laterPostsWaitForTheirOwnBytes() throws {
+        try run { scene in
+            let posting = Progress()
+            async let first: Void = posting.note { try await scene.client.post(Request(type: 0x410, body: Self.body)) }
+            try await scene.pass(.seconds(1))
+            async let second: Void = posting.note { try await scene.client.post(Request(type: 0x411, body: "x")) }
+            try await scene.pass(.seconds(1))
+            #expect(posting.count == 0)
+            await scene.peer.setReading(true)
+            _ = await (first, second)
+            #expect(posting.count == 2 && posting.outcome == "done")
+            #expect(await scene.peer.received(atLeast: 20_025).count == 20_025)
+        }
+    }
+
+    /// It may have been carried out: the server has a part of it, and perhaps all.
+    @Test func aLinkThatIsLostMeanwhileLeavesTheFateUnknown() throws {
+        try run { scene in
+            let posting = Progress()
+            async let post: Void = posting.note { try await scene.client.post(Request(type: 0x410, body: Self.body)) }
+            try await scene.pass(.seconds(1))
+            #expect(posting.outcome == nil)
+            scene.network.reset("db")
+            await post
+            #expect(posting.outcome == "connectionLost unknown")
+        }
+    }
+
+    @Test func writeReturnsWhenTheLastByteIsWithTheSocket() throws {
+        try run { scene in
+            try await scene.connection.write(Frame(.request, type: 0x410, body: "first"))
+            let peer = await scene.server.peers[1]
+            await peer.setReading(false)
+            let writing = Progress()
+            async let write: Void = writing.note {
+                try await scene.connection.write(Frame(.request, type: 0x410, body: Self.body))
+            }
+            try await scene.pass(.seconds(1))
+            #expect(writing.outcome == nil)
+            await peer.setReading(true)
+            await write
+            #expect(writing.outcome == "done")
+        }
+    }
+}
+
+/// How tasks ended.
+private final class Progress: Sendable {
+    private let state = Lock((count: 0, outcome: String?.none))
+
+    var outcome: String? { state.withLock { $0.outcome } }
+    var count: Int { state.withLock { $0.count } }
+
+    func note(_ body: () async throws -> Void) async {
+        var outcome = "done"
+        do {
+            try await body()
+        } catch let error as ClientError {
+            outcome = "\(error.code) \(error.fate)"
+        } catch {
+            outcome = "\(error)"
+        }
+        state.withLock { [outcome] in
+            $0.count += 1
+            $0.outcome = outcome
+        }
+    }
+}
