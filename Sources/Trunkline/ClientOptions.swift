@@ -27,8 +27,8 @@ public struct ClientOptions: Sendable {
         public var maximumWaiting = 1_000_000
         /// How many bytes of memory requests may take that wait: for a link, for their turn, or above
         /// `outbound.highWatermark`. A request beyond them fails with `overloaded`, fate `notSent`. Each counts as its body and
-        /// 544 bytes: 32 for the rest of its frame, and 512 for its places in the client's tables, its deadline and what its
-        /// caller is suspended with. One request may wait alone, whatever its size. Default 256 MiB, enough for some 490,000
+        /// 544 bytes: 32 for the rest of its frame, and 512 for its places in the client's tables and its deadline. The tasks of
+        /// its callers come on top. One request may wait alone, whatever its size. Default 256 MiB, enough for some 490,000
         /// requests with small bodies. The memory is given back when they have left.
         public var maximumWaitingBytes = 256 * 1024 * 1024
         /// How many bytes of bodies `send` and `start` join when a reply comes in parts. A longer reply fails with
@@ -47,9 +47,9 @@ public struct ClientOptions: Sendable {
         /// is kept from use, and its place below `maximumInFlight`. A part of its reply begins it anew. Default 60 s.
         ///
         /// Serial numbers belong to a link. With 65,536 of them, a link bears 65,536 / 60 s = 1,092 requests per second that
-        /// are given up and never answered. When none is free and at least half are held in this way, the link is replaced:
-        /// the next one has all of them, and the old one drains. The first replacement comes at once, further ones at the pace
-        /// of `reconnecting.policy` unless the server answers something. Calls with `waitsForReady: false` that find no serial
+        /// are given up and never answered. When a request has found none free for 250 ms, and at least half are held in this
+        /// way, the link is replaced: the next one has all of them, and the old one drains. Further replacements come at the
+        /// pace of `reconnecting.policy`, unless the server answers something. Calls with `waitsForReady: false` that find no serial
         /// fail with `overloaded`, fate `notSent`.
         ///
         /// Protocols matched in order have no serials, and a place is held until it is answered or the link ends: the link is

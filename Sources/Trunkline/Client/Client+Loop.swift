@@ -27,7 +27,7 @@ extension Client: @preconcurrency MailboxOwner {
         }
         if exchange.isLinkSpent() { connection.assumeIsolated { $0.leaveEndpoint(because: .unanswered) } }
         exchange.replacement.lookAgainAt = nil
-        if exchange.mayNeedAnotherLink { replaceLinkIfNeeded() }
+        if exchange.mayNeedAnotherLink { replaceLinkIfNeeded() } else { exchange.noteNoneWaits(at: loop.now) }
         let drained = exchange.drainedSessions
         if !drained.isEmpty { endRetired(drained) }
         exchange.dropDead()

@@ -17,8 +17,11 @@ extension Exchange {
         var notBefore = Instant.distantPast
         /// How many answers there had been, late ones included, at the latest one.
         var answers = 0
-        /// Whether a request was refused in this batch because every serial is held.
+        /// Whether a request was refused because every serial is held, and they still are.
         var hasRefused = false
+        /// Since when requests that were given up have kept others from going out, whether some waited all the time or not;
+        /// `nil` while they do not.
+        var shortageSince: Instant?
         /// When to look again, while requests wait for what others hold.
         var lookAgainAt: Instant?
 
@@ -43,12 +46,31 @@ extension Exchange {
     /// Whether requests wait that are in need of another link, or soon will be.
     var mayNeedAnotherLink: Bool { hasWaiting || replacement.hasRefused }
 
+    /// So long a shortage must last: late answers may be on their way.
+    private static let grace = Duration.milliseconds(250)
+
+    private mutating func endShortage() { (replacement.hasRefused, replacement.shortageSince) = (false, nil) }
+
+    /// No request waits. Those whose time was short may have left already: the shortage ends when there is room.
+    mutating func noteNoneWaits(at now: @autoclosure () -> Instant) {
+        guard replacement.shortageSince != nil else { return }
+        if obstacle(at: now()) == nil { endShortage() }
+        replacement.lookAgainAt = nil
+    }
+
     /// Why the link is to be replaced; `nil` when it is not, or not yet.
     mutating func needForAnotherLink(at now: Instant) -> ReconnectMachine.Departure? {
-        replacement.hasRefused = false
-        guard let departure = obstacle(at: now) else { return nil }
-        guard now >= replacement.notBefore else {
-            replacement.lookAgainAt = replacement.notBefore
+        guard let departure = obstacle(at: now) else {
+            endShortage()
+            return nil
+        }
+        let since = replacement.shortageSince ?? now
+        replacement.shortageSince = since
+        // In order, the quarantine was time enough.
+        let patience = departure == .unanswered ? Duration.zero : Self.grace
+        let due = max(replacement.notBefore, since.advanced(by: patience))
+        guard now >= due else {
+            replacement.lookAgainAt = due
             return nil
         }
         return departure
@@ -86,6 +108,7 @@ extension Exchange {
         }
         self.generator = generator
         replacement.round += 1
+        endShortage()
         replacement.notBefore = now.advanced(by: delay)
         replacement.answers = answers
     }

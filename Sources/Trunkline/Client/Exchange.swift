@@ -157,8 +157,8 @@ struct Exchange: Sendable {
         )
     }
 
-    /// What a request that waits costs besides its frame, in bytes: its places in the tables, its deadline, and what its
-    /// caller is suspended with.
+    /// What a request that waits costs besides its frame, in bytes: its places in the tables, of which between a quarter and
+    /// half are filled while they grow (128 bytes each), its place in the line, and its deadline.
     static let waitingCost = 512
 
     /// Whether requests wait their turn.

@@ -209,6 +209,25 @@ struct AbandonedTests {
         }
     }
 
+    /// Late answers that are on their way free the serials sooner than another link would.
+    @Test func aShortageThatPassesCostsNoLink() throws {
+        let handler: LoopbackServer.Handler = { $0.body == "late" ? .after(.milliseconds(200), .echo) : .echo }
+        try simulate(
+            speaking: Self.four,
+            server: Self.answersCancelled,
+            options: Self.patient(),
+            handler: handler
+        ) { service, client in
+            for _ in 0..<20 {
+                let late = (0..<4).map { _ in client.start(ask("late")) }
+                try await service.pass(.milliseconds(100))
+                for handle in late { handle.cancel() }
+                try await expectEcho("next", by: client)
+            }
+            #expect(await client.statistics.connection.links == 1)
+        }
+    }
+
     @Test func serialsThatAreInUseAreWaitedFor() throws {
         try simulate(speaking: Self.four, options: Self.patient(), handler: Self.handler) { service, client in
             let slow = (0..<3).map { _ in client.start(ask("slow")) }
@@ -235,7 +254,7 @@ struct AbandonedTests {
             #expect(error?.code == .overloaded && error?.fate == .notSent)
             #expect(error?.message == "all 4 serial numbers are held, 3 by requests that were given up")
             // Later calls find a link.
-            try await service.pass(.milliseconds(100))
+            try await service.pass(.milliseconds(500))
             #expect(try await client.send(ask("b"), waitsForReady: false).body == "b")
             try await expectBody("slow", of: slow)
             // Those that are in use are told likewise, and cost no link.
@@ -293,7 +312,7 @@ struct AbandonedTests {
             large.cancel()
             #expect(behind.state == .queued && behind.serial != nil)
             let next = client.start(ask("next"))
-            try await service.pass(.milliseconds(100))
+            try await service.pass(.milliseconds(500))
             #expect(await client.statistics.connection.links == 2)
             await service.server.resumeReading()
             try await expectBody("behind", of: behind)

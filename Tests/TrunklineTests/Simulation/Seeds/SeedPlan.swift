@@ -83,7 +83,9 @@ struct SeedPlan: Sendable {
         // What was given up holds every place below the limit.
         if matching != .narrow { bound += Self.quarantine }
         // It holds every serial, or nothing is answered before it: the link is replaced, at the policy's pace.
-        if matching == .narrow || matching == .inOrder { bound += Self.backoffCap + connectTimeout }
+        if matching == .narrow || matching == .inOrder {
+            bound += .milliseconds(250) + Self.backoffCap + connectTimeout
+        }
         if greets, refusesForGood { bound += Self.halfLife * 8 }
         return bound
     }
