@@ -8,13 +8,28 @@ public struct ClientOptions: Sendable {
         public var timeout: Duration? = .seconds(8)
         /// How many requests may be out, or on their way, at once; the others wait their turn. Default 65,536, at
         /// least 1.
+        ///
+        /// It counts everything on which the server may still be working. A request that was given up after its first byte was
+        /// written counts until the server answers it, its `quarantine` ends or its link ends: see
+        /// `Client.Statistics.abandoned`. One of which nothing was written counts no more at once, and a one-way message
+        /// counts until it is written.
+        ///
+        /// A limit of 1 is the one-at-a-time mode, for half-duplex servers: none ever sees a second request before the first
+        /// was answered, its quarantine is over, or the link has ended. While a request that was given up holds the only
+        /// place, the others wait within their own deadlines.
+        ///
+        /// A limit below 1,024 is taken to protect the server: requests on links that drain count, too. When a limit of 1,024
+        /// or more is reached and requests that were given up hold half of it, the link is replaced as if serial numbers had
+        /// run out (`quarantine`).
         public var maximumInFlight = 65_536
         /// How many requests may wait their turn, or for a link; one more fails with `overloaded`, fate `notSent`.
         /// `Client.enqueue` accepts as many messages besides. Default 1,000,000.
         public var maximumWaiting = 1_000_000
-        /// How many bytes of requests may wait to be written while there is no link, or above
-        /// `outbound.highWatermark`; a request beyond them fails with `overloaded`, fate `notSent`. A frame counts as its
-        /// body and 32 bytes. One request may wait alone, whatever its size. Default 256 MiB.
+        /// How many bytes of memory requests may take that wait: for a link, for their turn, or above
+        /// `outbound.highWatermark`. A request beyond them fails with `overloaded`, fate `notSent`. Each counts as its body and
+        /// 544 bytes: 32 for the rest of its frame, and 512 for its places in the client's tables and its deadline. The tasks of
+        /// its callers come on top. One request may wait alone, whatever its size. Default 256 MiB, enough for some 490,000
+        /// requests with small bodies. The memory is given back when they have left.
         public var maximumWaitingBytes = 256 * 1024 * 1024
         /// How many bytes of bodies `send` and `start` join when a reply comes in parts. A longer reply fails with
         /// `overloaded`, fate `unknown` (`answered` if it was the last part that was too much), and that request alone: it
@@ -28,8 +43,17 @@ public struct ClientOptions: Sendable {
         public var retry = RetryPolicy.ifUnsent
         /// What all retries of a client draw on; `nil` for no limit. Default: a fifth of all requests, and 10 per second.
         public var retryBudget: RetryBudget? = RetryBudget()
-        /// How long the serial number of a request that was given up is kept from use if the server does not answer
-        /// it. Default 60 s.
+        /// How long the server may be at work on a request that was given up, if it does not answer: so long its serial number
+        /// is kept from use, and its place below `maximumInFlight`. A part of its reply begins it anew. Default 60 s.
+        ///
+        /// Serial numbers belong to a link. With 65,536 of them, a link bears 65,536 / 60 s = 1,092 requests per second that
+        /// are given up and never answered. When a request has found none free for 250 ms, and at least half are held in this
+        /// way, the link is replaced: the next one has all of them, and the old one drains. Further replacements come at the
+        /// pace of `reconnecting.policy`, unless the server answers something. Calls with `waitsForReady: false` that find no serial
+        /// fail with `overloaded`, fate `notSent`.
+        ///
+        /// Protocols matched in order have no serials, and a place is held until it is answered or the link ends: the link is
+        /// replaced when a request that was given up has kept others from going out for longer than this.
         public var quarantine: Duration = .seconds(60)
         /// How long `close()` waits for requests that have no deadline, or a later one, and for a server that reads slowly what
         /// is left to be written; one that reads nothing has 2 s once the last request has ended. Default 30 s.

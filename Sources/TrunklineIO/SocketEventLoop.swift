@@ -239,6 +239,9 @@ package final class SocketEventLoop: EventLoop {
         runTimers()
     }
 
+    /// An array with room for more is not kept for the next turn: a burst would leave its memory behind.
+    private static let keptCapacity = 8192
+
     /// Runs jobs and work until there is none, at most `rounds` rounds: jobs that make jobs must not starve the sockets.
     private func runPosted(rounds: Int = 8) {
         for _ in 0..<rounds {
@@ -248,7 +251,7 @@ package final class SocketEventLoop: EventLoop {
             run(&work)
             var jobs = unsafe state.takeJobs()
             for job in jobs { run(job) }
-            jobs.removeAll(keepingCapacity: true)
+            jobs.removeAll(keepingCapacity: jobs.capacity <= Self.keptCapacity)
             unsafe state.spareJobs = jobs
         }
     }
@@ -257,7 +260,7 @@ package final class SocketEventLoop: EventLoop {
     /// die here, whose sockets then come back to this loop.
     private func run(_ work: inout [any LoopWork]) {
         for item in work { item.runOnLoop() }
-        work.removeAll(keepingCapacity: true)
+        work.removeAll(keepingCapacity: work.capacity <= Self.keptCapacity)
         unsafe state.spareWork = work
     }
 
@@ -275,11 +278,11 @@ package final class SocketEventLoop: EventLoop {
         posted.withLock { posted in
             if !posted.jobs.isEmpty {
                 unsafe state.jobs.append(contentsOf: posted.jobs)
-                posted.jobs.removeAll(keepingCapacity: true)
+                posted.jobs.removeAll(keepingCapacity: posted.jobs.capacity <= Self.keptCapacity)
             }
             if !posted.work.isEmpty {
                 unsafe state.work.append(contentsOf: posted.work)
-                posted.work.removeAll(keepingCapacity: true)
+                posted.work.removeAll(keepingCapacity: posted.work.capacity <= Self.keptCapacity)
             }
         }
     }

@@ -145,6 +145,7 @@ final class ResponseCache: Sendable {
                 loading.remove(at: place)
             }
             state.loading[key] = loading.isEmpty ? nil : loading
+            if state.loading.isEmpty, state.loading.capacity > 1024 { state.loading = [:] }
             return dropped
         }
         return response.map { .success($0) } ?? outcome

@@ -26,16 +26,37 @@ extension Client: @preconcurrency MailboxOwner {
             connection.assumeIsolated { $0.leaveEndpoint(because: .errorRate) }
         }
         if exchange.isLinkSpent() { connection.assumeIsolated { $0.leaveEndpoint(because: .unanswered) } }
-        if exchange.hasDrainedRetired, connection.assumeIsolated({ $0.endRetired() }) {
-            exchange.forgetRetired()
-            // Serials that were kept from use for the sake of late answers there are free.
-            exchange.admitWaiting()
-            flushOutgoing()
-        }
+        exchange.replacement.lookAgainAt = nil
+        if exchange.mayNeedAnotherLink { replaceLinkIfNeeded() } else { exchange.noteNoneWaits(at: loop.now) }
+        let drained = exchange.drainedSessions
+        if !drained.isEmpty { endRetired(drained) }
+        exchange.dropDead()
         if phase == .draining {
             if exchange.table.isEmpty { endDraining() } else { connection.assumeIsolated { $0.ownerDrains() } }
         }
         armTimer()
+    }
+
+    /// Replaces the link if requests wait for what others hold that were given up.
+    private func replaceLinkIfNeeded() {
+        guard let departure = exchange.needForAnotherLink(at: loop.now), connection.assumeIsolated({ $0.isReady })
+        else {
+            return
+        }
+        connection.assumeIsolated { $0.leaveEndpoint(because: departure) }
+        exchange.noteReplaced(at: loop.now)
+        exchange.admitWaiting()
+        flushOutgoing()
+    }
+
+    /// Closes links that take no new requests and have none left.
+    private func endRetired(_ sessions: [UInt64]) {
+        let closed = connection.assumeIsolated { $0.endRetired(sessions) }
+        guard !closed.isEmpty else { return }
+        for session in closed { exchange.forgetRetired(session) }
+        // Those that were given up there count no more.
+        exchange.admitWaiting()
+        flushOutgoing()
     }
 
     /// Hands the batch to the connection. Must come before anything that asks whether a frame has started.
@@ -121,6 +142,11 @@ extension Client: @preconcurrency MailboxOwner {
         // Before the cancel frame, behind which nothing of it may go out.
         endFollowUps(of: ticket, ClientError(code, .unknown, message, cause: cause))
         let started = connection.assumeIsolated { $0.outbound.hasStarted(entry.position) }
+        var message = message
+        if code == .timedOut, entry.position == 0, exchange.isReady {
+            if let obstacle = exchange.whatHoldsOthersBack { message += "; \(obstacle)" }
+            exchange.noteExpiredUnsent()
+        }
         switch exchange.cancel(ticket, now: loop.now, hasStarted: { _ in started }) {
         case .none: return
         case .notSent(let waiter, let position):

@@ -29,7 +29,8 @@ extension Client {
     ///   - waitsForReady: Whether it may wait for a link. If not, and there is none when the client takes the request
     ///     on, it fails at once with `unavailable`, fate `notSent`, with the reason why there is none as its cause; and
     ///     with `connectionLost`, fate `notSent`, when the link is lost before its first byte was written. It asks for a
-    ///     link all the same, so that later calls find one.
+    ///     link all the same, so that later calls find one. Nor does it wait for a serial number: when every one is held it
+    ///     fails at once with `overloaded`, fate `notSent`.
     public nonisolated func send(
         _ request: Request,
         timeout: Duration? = nil,

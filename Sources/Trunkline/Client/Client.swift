@@ -162,7 +162,10 @@ public actor Client {
         public var connection = Connection.Statistics()
         /// Requests that have not ended yet.
         public var pending = 0
-        /// Serial numbers that are held: by requests in flight, or by quarantine.
+        /// Requests that were given up after they had started, and that the server may still work on: it has not answered,
+        /// and neither their quarantine nor their link has ended. They count against `options.requests.maximumInFlight`.
+        public var abandoned = 0
+        /// Serial numbers that are held, on all links: by requests in flight, or by quarantine.
         public var heldSerials = 0
 
         /// All counts at zero.
@@ -178,6 +181,7 @@ public actor Client {
         counters.connection = connection.assumeIsolated { $0.statistics }
         counters.cache = responseCache.statistics
         counters.pending = exchange.table.count
+        counters.abandoned = exchange.table.abandonedCount + exchange.table.retiredAbandonedCount
         counters.heldSerials = exchange.table.heldSerials
         counters.failedMessages = messageRoom.failures
         return counters

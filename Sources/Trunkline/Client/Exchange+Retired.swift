@@ -18,9 +18,9 @@ extension Exchange {
         return lost
     }
 
-    /// Whether there are links that take no new requests, and have none left.
-    var hasDrainedRetired: Bool { table.retiredEnd != 0 && table.retiredCount == 0 }
+    /// Links that take no new requests, and have none left.
+    var drainedSessions: [UInt64] { table.drainedSessions }
 
-    /// Every link that took no new requests is closed.
-    mutating func forgetRetired() { table.forgetRetired() }
+    /// A link that took no new requests is closed.
+    mutating func forgetRetired(_ session: UInt64) { table.forgetRetired(session) }
 }

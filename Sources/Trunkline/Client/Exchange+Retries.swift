@@ -30,10 +30,12 @@ extension Exchange {
     private mutating func rest(_ ticket: Ticket, _ waiter: Waiter, _ terms: Terms, _ until: Instant) {
         table.restore(ticket, waiter: waiter, type: terms.frame.type, expectsResponse: terms.expectsResponse)
         resting.insert(ticket, deadline: until)
-        if resting.isCrowded(alive: table.count) {
-            let table = table
-            resting.compact { table[$0] != nil }
-        }
+        if resting.isCrowded(alive: table.count) { compactResting() }
+    }
+
+    mutating func compactResting() {
+        let table = table
+        resting.compact { table[$0] != nil }
     }
 
     /// Takes the requests whose back-off is over; they are still registered.
@@ -74,10 +76,7 @@ extension Exchange {
 
     /// When to look for deadlines, quarantines and back-offs that are over; `nil` for never.
     var nextDeadline: Instant? {
-        switch (table.nextDeadline, resting.earliest) {
-        case (let a?, let b?): min(a, b)
-        case (let a, let b): a ?? b
-        }
+        [table.nextDeadline, resting.earliest, replacement.lookAgainAt].compactMap { $0 }.min()
     }
 
     /// The next request whose deadline has passed; it is still there, to be cancelled.

@@ -12,7 +12,8 @@ struct Exchange: Sendable {
     private var waiting = WaitingLine()
     /// What callers add to requests under way.
     var followUps = FollowUps()
-    /// How many requests are admitted and have not left.
+    /// How many requests are admitted and have not left. Those that were given up, and on which the server may still work,
+    /// are counted by the table.
     var inFlight = 0
     /// What was admitted since `begin`, to be handed to the connection.
     var outgoing: [OutboundQueue.Item] = []
@@ -38,7 +39,9 @@ struct Exchange: Sendable {
     let replyRoom: ReplyRoom
     /// For protocols matched in order.
     var order: Order
-    private let maximumInFlight: Int
+    /// When the link is replaced although it works.
+    var replacement: Replacement
+    let maximumInFlight: Int
     private let maximumWaiting: Int
     private let maximumWaitingBytes: Int
     private let highWatermark: Int
@@ -51,6 +54,7 @@ struct Exchange: Sendable {
             ErrorRateWindow(share: $0.share, minimumRequests: $0.minimumRequests, window: $0.window)
         }
         replyRoom = ReplyRoom(options.requests)
+        replacement = Replacement(options.reconnecting)
         maximumInFlight = max(1, options.requests.maximumInFlight)
         maximumWaiting = max(0, options.requests.maximumWaiting)
         maximumWaitingBytes = max(0, options.requests.maximumWaitingBytes)
@@ -103,6 +107,10 @@ struct Exchange: Sendable {
             waiter.resume(.failure(error))
             return false
         }
+        if expectsResponse, let terms = waiter.terms, let error = lackOfSerials(terms) {
+            waiter.resume(.failure(error))
+            return false
+        }
         if expectsResponse, frame.kind == .part { followUps.begin(ticket, type: frame.type) }
         if maySkip {
             let serial = table.registerAdmitted(
@@ -132,7 +140,8 @@ struct Exchange: Sendable {
     /// A registered request waits its turn.
     mutating func wait(_ ticket: Ticket, _ frame: consuming Frame) { waiting.append(ticket, frame) }
 
-    /// Why a request of `cost` bytes that is not to be written now may not wait either; `nil` when it may.
+    /// Why a request whose frame costs `cost` bytes, and which is not to be written now, may not wait either; `nil` when it
+    /// may.
     ///
     /// While there is no link, those wait too that are in the outbound queue already.
     private func overload(_ cost: Int) -> ClientError? {
@@ -140,10 +149,31 @@ struct Exchange: Sendable {
         guard count < maximumWaiting else {
             return ClientError(.overloaded, .notSent, "\(count) requests are waiting already")
         }
-        let bytes = waiting.byteCount + outbound.byteCount
-        guard bytes > 0, bytes + cost > maximumWaitingBytes else { return nil }
-        return ClientError(.overloaded, .notSent, "\(bytes) bytes of requests are waiting already")
+        let bytes = waiting.byteCount + outbound.byteCount + count * Self.waitingCost
+        guard bytes > 0, bytes + cost + Self.waitingCost > maximumWaitingBytes else { return nil }
+        return ClientError(
+            .overloaded,
+            .notSent,
+            "\(bytes) bytes of memory are taken by requests that wait (maximumWaitingBytes is \(maximumWaitingBytes))"
+        )
     }
+
+    /// What a request that waits costs besides its frame, in bytes: its places in the tables, of which between a quarter and
+    /// half are filled while they grow (128 bytes each), its place in the line, and its deadline.
+    static let waitingCost = 512
+
+    /// Whether requests wait their turn.
+    var hasWaiting: Bool { !waiting.isEmpty }
+
+    /// Gives memory back that requests which have left still take.
+    mutating func dropDead() {
+        waiting.dropDead()
+        table.dropDeadDeadlines()
+        if resting.isCrowded(alive: table.count) { compactResting() }
+    }
+
+    /// The number of requests for which there is memory.
+    var capacity: Int { max(table.capacity, waiting.capacity, resting.capacity) }
 
     /// Queues a frame that nobody waits for.
     mutating func send(_ frame: Frame) {
@@ -157,8 +187,8 @@ struct Exchange: Sendable {
         if outbound.linkFrameCount < 1024 { send(pong) }
     }
 
-    private mutating func mayAdmit() -> Bool {
-        inFlight < maximumInFlight && !table.isHeld && isBelowWatermark()
+    mutating func mayAdmit() -> Bool {
+        isBelowLimit && !table.isHeld && isBelowWatermark()
     }
 
     mutating func isBelowWatermark() -> Bool {

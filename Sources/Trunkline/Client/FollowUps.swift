@@ -80,6 +80,8 @@ struct FollowUps: Sendable {
         // In order: that of a dictionary differs from process to process.
         let out = queued.values.filter { $0.request == request }.sorted { $0.ticket < $1.ticket }
         for followUp in out { queued[followUp.ticket] = nil }
+        if targets.isEmpty, targets.capacity > 1024 { (targets, queued) = ([:], queued.isEmpty ? [:] : queued) }
+        if held.isEmpty, held.capacity > 1024 { held = [] }
         return (target, mine, out)
     }
 

@@ -40,19 +40,20 @@ extension Connection {
         writeRetired(current.transport.id)
     }
 
-    /// Nothing is under way any more on any link that was left: closes those that have nothing left to write. Returns
-    /// whether these were all.
-    func endRetired() -> Bool {
-        for index in retired.indices where retired[index].outbound.isEmpty {
+    /// Nothing is under way any more on the links of `sessions`, which were left: closes those that have nothing left to
+    /// write. Returns which of them are gone.
+    func endRetired(_ sessions: [UInt64]) -> [UInt64] {
+        for index in retired.indices
+        where retired[index].outbound.isEmpty && sessions.contains(retired[index].link.session) {
             noteUnencodable(retired[index].takeLeave())
         }
-        for old in retired where old.outbound.isEmpty {
+        for old in retired where old.outbound.isEmpty && sessions.contains(old.link.session) {
             retired.removeAll { $0.link.transport === old.link.transport }
             Lingering.close(old.link.transport, on: loop)
             report(old, old.cause, nil, requestsLost: 0)
         }
         armRetired()
-        return retired.isEmpty
+        return sessions.filter { session in !retired.contains { $0.link.session == session } }
     }
 
     /// The server answers nothing more on the link of `session`, which was left: what is under way on it is lost, and

@@ -94,7 +94,7 @@ extension DisconnectCause {
     var party: DisconnectReport.Party {
         switch self {
         case .closedByServer, .goAway, .refused, .greetingRefused: .server
-        case .protocolViolation, .closedLocally, .halfOpen, .unanswered, .tls: .client
+        case .protocolViolation, .closedLocally, .halfOpen, .unanswered, .exhausted, .tls: .client
         case .nameResolution, .unreachable, .timedOut, .reset, .system: .network
         }
     }

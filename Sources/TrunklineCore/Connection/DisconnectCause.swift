@@ -19,6 +19,9 @@ public enum DisconnectCause: String, Sendable, Hashable, CaseIterable {
     /// The answers that are due on the link are wanted by nobody any more: see `options.liveness.maximumStalls` and
     /// `FrameCodec.mayPipeline(behind:)`.
     case unanswered
+    /// Requests that were given up held every serial number of the link, or every place below
+    /// `options.requests.maximumInFlight`: see `options.requests.quarantine`.
+    case exhausted
     /// The server sent what the protocol does not allow.
     case protocolViolation
     /// TLS could not be established, or was broken off.

@@ -76,14 +76,14 @@ extension ReconnectMachine {
     ) -> Action {
         guard state == .ready(session: session), let endpoint = linkEndpoint else { return .none }
         if departure == .errorRate, !ring.hasHealthyAlternative(to: endpoint, at: now) { return .none }
-        if departure == .lastResponse || departure == .unanswered, retryAfter == nil {
+        if departure == .lastResponse || departure == .unanswered || departure == .exhausted, retryAfter == nil {
             let planned = returnAt
             let action = go(from: session, to: endpoint, at: now)
-            (lastCause, returnAt) = (departure == .unanswered ? .unanswered : .goAway, planned)
+            (lastCause, returnAt) = (departure.cause, planned)
             return action
         }
         let hasProvedItself = endReady(at: now)
-        lastCause = departure == .errorRate ? .closedLocally : .goAway
+        lastCause = departure.cause
         ring.leave(endpoint, at: now)
         hold(endpoint, for: retryAfter, at: now)
         if !hasProvedItself { failures += 1 }

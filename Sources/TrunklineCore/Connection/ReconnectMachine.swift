@@ -72,6 +72,18 @@ package struct ReconnectMachine: Sendable {
         case lastResponse
         /// Nobody wants the answers any more that are due on this link.
         case unanswered
+        /// Requests that were given up hold what the next ones need: serial numbers, or places below the limit.
+        case exhausted
+
+        /// What to say of the link.
+        var cause: DisconnectCause {
+            switch self {
+            case .goAway, .lastResponse: .goAway
+            case .errorRate: .closedLocally
+            case .unanswered: .unanswered
+            case .exhausted: .exhausted
+            }
+        }
     }
 
     /// Who needs a link.

@@ -2,7 +2,7 @@
 ///
 /// A heap whose entries are not removed when their request ends: dead entries are dropped when they come up, or all
 /// at once when they outnumber the living. Requests with the same timeout arrive in order of their deadlines, which
-/// makes inserting constant work in practice.
+/// makes inserting constant work in practice. Memory for many more entries than there are is given back.
 @usableFromInline
 package struct DeadlineQueue: Sendable {
     @usableFromInline var heap: [Entry] = []
@@ -45,6 +45,7 @@ package struct DeadlineQueue: Sendable {
         heap.swapAt(0, heap.count - 1)
         heap.removeLast()
         siftDown(0)
+        giveBackMemory()
         return first.ticket
     }
 
@@ -57,6 +58,16 @@ package struct DeadlineQueue: Sendable {
     package mutating func compact(isAlive: (Ticket) -> Bool) {
         heap.removeAll { !isAlive($0.ticket) }
         for index in stride(from: heap.count / 2, through: 0, by: -1) { siftDown(index) }
+        giveBackMemory()
+    }
+
+    /// The number of entries for which there is memory.
+    package var capacity: Int { heap.capacity }
+
+    @inlinable
+    mutating func giveBackMemory() {
+        guard heap.count < heap.capacity / 16, heap.capacity > 1024 else { return }
+        heap = heap.map { $0 }
     }
 
     @inlinable

@@ -25,6 +25,10 @@ extension RequestTable {
         return !hasUnanswered(at: lowest..<unstarted)
     }
 
+    /// How long the server may take for the oldest request that is not answered, if that was given up; `nil` if it was not,
+    /// and for protocols with serials.
+    package mutating func oldestAbandonedUntil() -> Instant? { order.oldestAbandonedUntil() }
+
     /// Whether every request before `unstarted` has been answered: then no answer was left out.
     package mutating func isLevel(before unstarted: OutboundPosition) -> Bool { order.first(before: unstarted) == nil }
 }

@@ -6,8 +6,15 @@ extension RequestTable {
     package mutating func part(_ serial: SerialNumber, unstarted: OutboundPosition, at now: Instant) -> Answer {
         let lowest = max(1, retiredEnd)
         guard lowest < unstarted else { return .unknown }
-        guard serials != nil else { return holder(order.first(before: unstarted)) }
-        return holder(of: serial, at: lowest..<unstarted, now)
+        let until = now.advanced(by: quarantine)
+        guard serials != nil else {
+            let answer = holder(order.first(before: unstarted))
+            if case .late = answer { order.prolong(until: until) }
+            return answer
+        }
+        let (holding, positions) = (serials?.holding(serial), lowest..<unstarted)
+        if holding == .late { serials?.prolongQuarantine(of: serial, until: until) }
+        return holder(holding, at: positions)
     }
 
     /// A part of a reply has come on the link of `session`, on which the requests at `positions` have started.
@@ -17,8 +24,16 @@ extension RequestTable {
         _ positions: Range<OutboundPosition>,
         at now: Instant
     ) -> Answer {
-        guard serials != nil else { return holder(retiredOrders[session]?.first(before: positions.upperBound)) }
-        return holder(of: serial, at: positions, now)
+        guard let index = retired.firstIndex(where: { $0.session == session }) else { return .unknown }
+        let until = now.advanced(by: quarantine)
+        guard serials != nil else {
+            let answer = holder(retired[index].order.first(before: positions.upperBound))
+            if case .late = answer { retired[index].order.prolong(until: until) }
+            return answer
+        }
+        let holding = retired[index].serials?.holding(serial)
+        if holding == .late { retired[index].serials?.prolongQuarantine(of: serial, until: until) }
+        return holder(holding, at: positions)
     }
 
     private func holder(_ ticket: Ticket?) -> Answer {
@@ -27,18 +42,12 @@ extension RequestTable {
         return .resume(ticket, entry.waiter)
     }
 
-    private mutating func holder(
-        of serial: SerialNumber,
-        at positions: Range<OutboundPosition>,
-        _ now: Instant
-    ) -> Answer {
-        switch serials?.holding(serial) {
+    private func holder(_ holding: SerialAllocator.Holding?, at positions: Range<OutboundPosition>) -> Answer {
+        switch holding {
         case .request(let ticket)?:
             guard let entry = entries[ticket], positions.contains(entry.position) else { return .unknown }
             return .resume(ticket, entry.waiter)
-        case .late?:
-            serials?.prolongQuarantine(of: serial, until: now.advanced(by: quarantine))
-            return .late
+        case .late?: return .late
         case .unknown?, nil: return .unknown
         }
     }

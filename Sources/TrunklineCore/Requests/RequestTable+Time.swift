@@ -10,15 +10,28 @@ extension RequestTable {
             if entries.contains(ticket) { return ticket }
         }
         serials?.endQuarantine(at: now)
+        for index in retired.indices { retired[index].serials?.endQuarantine(at: now) }
         return nil
     }
 
     /// When to look for expired requests and quarantines again; `nil` for never.
     @usableFromInline
     package var nextDeadline: Instant? {
-        switch (deadlines.earliest, serials?.nextQuarantineEnd) {
-        case (let a?, let b?): min(a, b)
-        case (let a, let b): a ?? b
+        var next = deadlines.earliest
+        if let end = serials?.nextQuarantineEnd { next = min(next ?? end, end) }
+        for link in retired {
+            if let end = link.serials?.nextQuarantineEnd { next = min(next ?? end, end) }
         }
+        return next
     }
+
+    /// Gives memory back that deadlines of requests that have left still take.
+    package mutating func dropDeadDeadlines() {
+        guard deadlines.isCrowded(alive: entries.count) else { return }
+        let entries = entries
+        deadlines.compact { entries.contains($0) }
+    }
+
+    /// The number of requests for which there is memory.
+    package var capacity: Int { max(entries.capacity, deadlines.capacity) }
 }

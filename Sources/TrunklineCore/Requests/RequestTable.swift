@@ -36,7 +36,8 @@ package struct RequestTable<Waiter> {
 
     @usableFromInline var entries = SequentialMap<Entry>()
     @usableFromInline var deadlines = DeadlineQueue()
-    /// Serial matching: who holds which serial. `nil` for in-order protocols.
+    /// Serial matching: who holds which serial, on the present link and among those that wait for the next one. `nil` for
+    /// in-order protocols.
     @usableFromInline var serials: SerialAllocator?
     /// In-order matching: whose response comes next.
     @usableFromInline var order = ResponseOrder()
@@ -45,10 +46,22 @@ package struct RequestTable<Waiter> {
     @usableFromInline let quarantine: Duration
     /// Requests at positions before this one, if it is not 0, went out on links that take no new ones any more.
     @usableFromInline package internal(set) var retiredEnd: OutboundPosition = 0
-    /// How many of those have not left.
-    @usableFromInline package internal(set) var retiredCount = 0
-    /// In-order matching: whose responses come next on each such link, by its session number.
-    @usableFromInline var retiredOrders: [UInt64: ResponseOrder] = [:]
+    /// Those links, in the order in which they were left. Their positions ascend and do not overlap.
+    @usableFromInline var retired: [RetiredLink] = []
+
+    /// What is due on a link that takes no new requests any more.
+    @usableFromInline
+    struct RetiredLink: Sendable {
+        let session: UInt64
+        /// The requests that have started on it are at some of these.
+        let positions: Range<OutboundPosition>
+        var serials: SerialAllocator?
+        var order: ResponseOrder
+        /// How many of those requests have not left.
+        var count: Int
+
+        var abandonedCount: Int { serials?.quarantinedCount ?? order.abandonedCount }
+    }
 
     @usableFromInline
     package init(matching: ResponseMatching, quarantine: Duration, firstSerial: SerialNumber? = nil) {
@@ -65,7 +78,27 @@ package struct RequestTable<Waiter> {
 
     /// How many serials are held: by requests, or by quarantine.
     @usableFromInline
-    package var heldSerials: Int { serials?.takenCount ?? 0 }
+    package var heldSerials: Int {
+        (serials?.takenCount ?? 0) + retired.reduce(0) { $0 + ($1.serials?.takenCount ?? 0) }
+    }
+
+    /// How many requests that had started on the present link were given up while the server may still work on them: it has
+    /// not answered, and their quarantine is not over.
+    @inlinable
+    package var abandonedCount: Int { serials?.quarantinedCount ?? order.abandonedCount }
+
+    /// The same for links that take no new requests.
+    @inlinable
+    package var retiredAbandonedCount: Int { retired.isEmpty ? 0 : countRetiredAbandoned() }
+
+    @usableFromInline
+    func countRetiredAbandoned() -> Int { retired.reduce(0) { $0 + $1.abandonedCount } }
+
+    /// Every serial of the present link is held: how many there are, and how many of them by requests that were given up.
+    package var exhaustion: (count: Int, abandoned: Int)? {
+        guard let serials, serials.isExhausted else { return nil }
+        return (serials.takenCount, serials.quarantinedCount)
+    }
 
     /// Everyone who has not left, in order.
     @usableFromInline
@@ -237,10 +270,19 @@ package struct RequestTable<Waiter> {
             forgetUnsent(entry)
             return .notSent(entry.waiter, entry.position)
         }
-        if entry.expectsResponse {
-            serials?.quarantine(entry.serial, until: now.advanced(by: quarantine), of: entry.position)
-        }
+        if entry.expectsResponse { abandon(entry, until: now.advanced(by: quarantine)) }
         return .sent(entry.waiter, serial: entry.serial, type: entry.type)
+    }
+
+    /// The server may still work on it, and answer.
+    private mutating func abandon(_ entry: Entry, until deadline: Instant) {
+        if entry.position >= retiredEnd {
+            serials?.quarantine(entry.serial, until: deadline)
+            order.abandon(entry.position, until: deadline)
+        } else if let index = retired.firstIndex(where: { $0.positions.contains(entry.position) }) {
+            retired[index].serials?.quarantine(entry.serial, until: deadline)
+            retired[index].order.abandon(entry.position, until: deadline)
+        }
     }
 
     /// Takes a request out that never reached the server (it could not be encoded) or needs no answer (it was one-way).
@@ -275,9 +317,7 @@ package struct RequestTable<Waiter> {
             lost.append((ticket, entry.waiter))
         }
         order.removeAll { hasStarted($0) }
-        // A link that takes no new requests may still answer late.
-        let retiredEnd = retiredEnd
-        serials?.linkLost { $0 >= retiredEnd }
+        serials?.linkLost()
         return lost
     }
 
@@ -288,11 +328,10 @@ package struct RequestTable<Waiter> {
         let all = entries.sorted.map { (ticket: $0.key, entry: $0.value) }
         for (ticket, entry) in all {
             entries.remove(ticket)
-            if entry.expectsResponse, entry.position != 0 { serials?.release(entry.serial) }
+            if entry.expectsResponse, entry.position >= max(1, retiredEnd) { serials?.release(entry.serial) }
         }
         order = ResponseOrder()
-        retiredOrders = [:]
-        (retiredEnd, retiredCount) = (0, 0)
+        (retired, retiredEnd) = ([], 0)
         serials?.linkLost()
         return all
     }

@@ -4,6 +4,8 @@ package struct ResponseOrder: Sendable {
     @usableFromInline var places = Deque<Place>()
     /// How many of `places` are dropped.
     @usableFromInline var droppedCount = 0
+    /// How many of `places` are those of requests that were given up.
+    @usableFromInline var abandonedCount = 0
 
     @usableFromInline
     struct Place: Sendable {
@@ -12,6 +14,8 @@ package struct ResponseOrder: Sendable {
         @usableFromInline let position: OutboundPosition
         /// Nothing of its request was sent, so no response will come: it is passed over.
         @usableFromInline var isDropped = false
+        /// Set when its request was given up after it had started: how long the server may take for it.
+        @usableFromInline var abandonedUntil: Instant?
 
         @usableFromInline
         init(ticket: Ticket, position: OutboundPosition) {
@@ -39,7 +43,9 @@ package struct ResponseOrder: Sendable {
                 return nil
             }
             _ = places.popFirst()
-            if !place.isDropped { return place.ticket }
+            if place.isDropped { continue }
+            if place.abandonedUntil != nil { abandonedCount -= 1 }
+            return place.ticket
         }
         return nil
     }
@@ -91,6 +97,27 @@ package struct ResponseOrder: Sendable {
         if droppedCount > places.count / 2 + 16 { removeAll { _ in false } }
     }
 
+    /// The request at `position`, which has started, was given up. Its place stays.
+    mutating func abandon(_ position: OutboundPosition, until deadline: Instant) {
+        let index = index(of: position)
+        guard index < places.count, places[index].position == position, !places[index].isDropped else { return }
+        if places[index].abandonedUntil == nil { abandonedCount += 1 }
+        places[index].abandonedUntil = deadline
+    }
+
+    /// A part of the oldest response has come: if its request was given up, the server still works on it.
+    mutating func prolong(until deadline: Instant) {
+        guard let place = places.first, !place.isDropped, place.abandonedUntil != nil else { return }
+        places[0].abandonedUntil = deadline
+    }
+
+    /// How long the server may take for the oldest request if that was given up; `nil` if it was not.
+    mutating func oldestAbandonedUntil() -> Instant? {
+        guard abandonedCount > 0 else { return nil }
+        _ = first(before: .max)  // drops what is dropped
+        return places.first?.abandonedUntil
+    }
+
     /// Takes the places before `position` out, as an order of their own.
     mutating func splitOff(before position: OutboundPosition) -> ResponseOrder {
         var before = self
@@ -103,5 +130,7 @@ package struct ResponseOrder: Sendable {
     mutating func removeAll(where predicate: (OutboundPosition) -> Bool) {
         places.removeAll { $0.isDropped || predicate($0.position) }
         droppedCount = 0
+        guard abandonedCount > 0 else { return }
+        abandonedCount = (0..<places.count).count { places[$0].abandonedUntil != nil }
     }
 }

@@ -2,6 +2,9 @@
 ///
 /// The recent keys live in a ring indexed by the key's low bits, without hashing. An old key whose place is needed
 /// by a new one moves to a dictionary for stragglers.
+///
+/// The ring shrinks to a quarter when less than a sixteenth of it is filled, and likewise the dictionary: a burst leaves no
+/// memory behind, and a map that fills and empties in turn does not allocate for every value.
 @usableFromInline
 package struct SequentialMap<Value> {
     /// Slot `key & mask` holds `key`'s value. The size is a power of two.
@@ -29,6 +32,13 @@ package struct SequentialMap<Value> {
 
     @inlinable
     package var isEmpty: Bool { count == 0 }
+
+    /// The number of values for which there is memory.
+    package var capacity: Int { ring.count + stragglers.capacity }
+
+    /// A ring, or a dictionary, of this capacity or less does not shrink.
+    @inlinable
+    static var keptCapacity: Int { 1024 }
 
     @inlinable
     func index(_ key: UInt64) -> Int { Int(truncatingIfNeeded: key) & (ring.count &- 1) }
@@ -86,9 +96,19 @@ package struct SequentialMap<Value> {
         let index = index(key)
         if ring[index].key == key, let value = ring[index].value.take() {
             ringCount -= 1
+            if ringCount < ring.count / 16, ring.count > Self.keptCapacity { resize(to: ring.count / 4) }
             return value
         }
-        return stragglers.isEmpty ? nil : stragglers.removeValue(forKey: key)
+        return stragglers.isEmpty ? nil : removeStraggler(key)
+    }
+
+    @usableFromInline
+    mutating func removeStraggler(_ key: UInt64) -> Value? {
+        let value = stragglers.removeValue(forKey: key)
+        if stragglers.count < stragglers.capacity / 16, stragglers.capacity > Self.keptCapacity {
+            stragglers = Dictionary(uniqueKeysWithValues: stragglers.map { ($0.key, $0.value) })
+        }
+        return value
     }
 
     /// Whether any value satisfies `predicate`.
@@ -110,11 +130,15 @@ package struct SequentialMap<Value> {
     package mutating func removeAll() { self = SequentialMap() }
 
     @usableFromInline
-    mutating func grow() {
+    mutating func grow() { resize(to: max(16, ring.count * 2)) }
+
+    /// Moves every value of the ring to one of `size` slots, more than twice as many as there are values.
+    @usableFromInline
+    mutating func resize(to size: Int) {
         let old = ring
         ring = []
-        ring.reserveCapacity(max(16, old.count * 2))
-        for _ in 0..<max(16, old.count * 2) { ring.append(Slot(key: 0, value: nil)) }
+        ring.reserveCapacity(size)
+        for _ in 0..<size { ring.append(Slot(key: 0, value: nil)) }
         ringCount = 0
         for slot in old {
             if let value = slot.value { insert(value, for: slot.key) }

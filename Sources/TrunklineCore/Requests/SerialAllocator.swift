@@ -2,7 +2,7 @@
 @usableFromInline
 package typealias Ticket = UInt64
 
-/// Hands out the serial numbers of one client and knows who holds each.
+/// Hands out the serial numbers of one link, and of what waits for the next one, and knows who holds each.
 ///
 /// Serials go up and wrap around, skipping those in flight and those in quarantine. A serial is in quarantine after its
 /// request was given up but the server may still answer: the late answer must not reach another request.
@@ -15,12 +15,13 @@ package struct SerialAllocator: Sendable {
     @usableFromInline var taken = SequentialMap<Holder>()
     /// Quarantined serials in the order in which their quarantine ends. Those the server answered are skipped.
     private(set) var quarantine = Deque<(serial: SerialNumber, holder: Holder)>()
+    /// How many serials are in quarantine.
+    @usableFromInline private(set) var quarantinedCount = 0
 
     @usableFromInline
     enum Holder: Sendable, Equatable {
         case request(Ticket)
-        /// Its request was at this place of the outbound order.
-        case quarantine(until: Instant, of: OutboundPosition)
+        case quarantine(until: Instant)
     }
 
     @usableFromInline
@@ -36,13 +37,19 @@ package struct SerialAllocator: Sendable {
     /// Takes the next free serial for `ticket`; `nil` when every one is held (exhausted).
     @usableFromInline
     package mutating func take(for ticket: Ticket) -> SerialNumber? {
-        let (span, isAll) = (range.upperBound - range.lowerBound).addingReportingOverflow(1)
-        if !isAll, taken.count >= span { return nil }
+        if isExhausted { return nil }
         while taken.contains(next) { advance() }
         let serial = next
         taken.insert(.request(ticket), for: serial)
         advance()
         return serial
+    }
+
+    /// Whether every serial is held.
+    @usableFromInline
+    package var isExhausted: Bool {
+        let (span, isAll) = (range.upperBound - range.lowerBound).addingReportingOverflow(1)
+        return !isAll && taken.count >= span
     }
 
     private mutating func advance() { next = next == range.upperBound ? range.lowerBound : next + 1 }
@@ -51,9 +58,11 @@ package struct SerialAllocator: Sendable {
     @usableFromInline
     package mutating func take(answered serial: SerialNumber) -> Holding {
         switch taken.remove(serial) {
-        case .request(let ticket)?: .request(ticket)
-        case .quarantine?: .late
-        case nil: .unknown
+        case .request(let ticket)?: return .request(ticket)
+        case .quarantine?:
+            quarantinedCount -= 1
+            return .late
+        case nil: return .unknown
         }
     }
 
@@ -84,12 +93,11 @@ package struct SerialAllocator: Sendable {
     @usableFromInline
     package mutating func release(_ serial: SerialNumber) { taken.remove(serial) }
 
-    /// Holds the serial of a request that was given up until the server answers it or `deadline` has passed. `position` is
-    /// where the request was in the outbound order.
+    /// Holds the serial of a request that was given up until the server answers it or `deadline` has passed.
     @usableFromInline
-    package mutating func quarantine(_ serial: SerialNumber, until deadline: Instant, of position: OutboundPosition = 0)
-    {
-        let holder = Holder.quarantine(until: deadline, of: position)
+    package mutating func quarantine(_ serial: SerialNumber, until deadline: Instant) {
+        let holder = Holder.quarantine(until: deadline)
+        if case .quarantine? = taken[serial] {} else { quarantinedCount += 1 }
         taken.insert(holder, for: serial)
         quarantine.append((serial, holder))
         // Behind one that the server never answers, those that it did answer would stay until their time is over.
@@ -101,8 +109,8 @@ package struct SerialAllocator: Sendable {
 
     /// Holds a serial that is in quarantine until `deadline` at least.
     mutating func prolongQuarantine(of serial: SerialNumber, until deadline: Instant) {
-        guard case .quarantine(let until, let position)? = taken[serial], until < deadline else { return }
-        quarantine(serial, until: deadline, of: position)
+        guard case .quarantine(let until)? = taken[serial], until < deadline else { return }
+        quarantine(serial, until: deadline)
     }
 
     /// Frees the serials whose quarantine is over at `now`.
@@ -110,32 +118,43 @@ package struct SerialAllocator: Sendable {
     package mutating func endQuarantine(at now: Instant) {
         while let first = quarantine.first {
             // An answer may have freed the serial, and another request taken it and been given up since.
-            guard case .quarantine(let until, _) = first.holder, taken[first.serial] == first.holder else {
+            guard case .quarantine(let until) = first.holder, taken[first.serial] == first.holder else {
                 _ = quarantine.popFirst()
                 continue
             }
             guard until <= now else { return }
             _ = quarantine.popFirst()
             taken.remove(first.serial)
+            quarantinedCount -= 1
         }
     }
 
     /// When the next quarantine ends; `nil` when there is none.
     @usableFromInline
     package var nextQuarantineEnd: Instant? {
-        if case .quarantine(let until, _)? = quarantine.first?.holder { until } else { nil }
+        if case .quarantine(let until)? = quarantine.first?.holder { until } else { nil }
     }
 
-    /// A link is gone, and with it every answer that could have come late to the requests whose places `isLost` tells.
+    /// The link is gone, and with it every answer that could have come late.
     @usableFromInline
-    package mutating func linkLost(_ isLost: (OutboundPosition) -> Bool = { _ in true }) {
-        for _ in 0..<quarantine.count {
-            guard let entry = quarantine.popFirst(), taken[entry.serial] == entry.holder else { continue }
-            if case .quarantine(_, let position) = entry.holder, !isLost(position) {
-                quarantine.append(entry)
-            } else {
-                taken.remove(entry.serial)
-            }
+    package mutating func linkLost() {
+        while let entry = quarantine.popFirst() {
+            if taken[entry.serial] == entry.holder { taken.remove(entry.serial) }
         }
+        quarantinedCount = 0
+    }
+
+    /// Takes the serials of a link that takes no new requests out, as those of an allocator of its own: those in quarantine,
+    /// and those of the requests that `hasStarted` tells. The next link has all others.
+    mutating func splitOff(hasStarted: (Ticket) -> Bool) -> SerialAllocator {
+        var left = self
+        taken = SequentialMap()
+        (quarantine, quarantinedCount) = (Deque(), 0)
+        for (serial, holder) in left.taken.sorted {
+            guard case .request(let ticket) = holder, !hasStarted(ticket) else { continue }
+            left.taken.remove(serial)
+            taken.insert(holder, for: serial)
+        }
+        return left
     }
 }

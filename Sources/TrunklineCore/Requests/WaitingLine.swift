@@ -28,11 +28,18 @@ package struct WaitingLine: Sendable {
         byteCount += OutboundQueue.cost(of: frame)
         frames.insert(frame, for: ticket)
         tickets.append(ticket)
-        if tickets.count > 2 * frames.count + 64 {
-            let frames = frames
-            tickets.removeAll { !frames.contains($0) }
-        }
+        dropDead()
     }
+
+    /// Drops the tickets of requests that left when they outnumber the others.
+    package mutating func dropDead() {
+        guard tickets.count > 2 * frames.count + 64 else { return }
+        let frames = frames
+        tickets.removeAll { !frames.contains($0) }
+    }
+
+    /// The number of requests for which there is memory.
+    package var capacity: Int { max(tickets.capacity, frames.capacity) }
 
     /// Takes a request out, wherever it is; `nil` when it is not in the line.
     @discardableResult

@@ -1,4 +1,7 @@
 /// A double-ended queue in a ring: append at the back, take from the front, both in constant time.
+///
+/// The ring shrinks to a quarter when less than a sixteenth of it is filled, so that a burst leaves no memory behind and
+/// a queue that fills and empties in turn does not allocate for every element.
 @usableFromInline
 package struct Deque<Element> {
     /// The ring; its size is zero or a power of two.
@@ -58,10 +61,11 @@ package struct Deque<Element> {
         let element = slots[head].take()
         head = (head &+ 1) & (slots.count &- 1)
         filled &-= 1
+        if filled < slots.count / 16, slots.count > Self.keptCapacity { resize(to: slots.count / 4) }
         return element
     }
 
-    /// Removes every element and keeps the memory.
+    /// Removes every element and keeps a little memory.
     @inlinable
     package mutating func removeAll() {
         while popFirst() != nil {}
@@ -79,14 +83,24 @@ package struct Deque<Element> {
     @inlinable
     func slot(_ index: Int) -> Int { (head &+ index) & (slots.count &- 1) }
 
+    /// The number of elements for which there is room.
     @inlinable
-    mutating func grow() {
-        var larger: [Element?] = []
-        let size = max(8, slots.count * 2)
-        larger.reserveCapacity(size)
-        for index in 0..<filled { larger.append(slots[slot(index)].take()) }
-        for _ in filled..<size { larger.append(nil) }
-        slots = larger
+    package var capacity: Int { slots.count }
+
+    /// A ring of so many slots, or fewer, does not shrink.
+    @inlinable
+    static var keptCapacity: Int { 1024 }
+
+    @inlinable
+    mutating func grow() { resize(to: max(8, slots.count * 2)) }
+
+    @usableFromInline
+    mutating func resize(to size: Int) {
+        var other: [Element?] = []
+        other.reserveCapacity(size)
+        for index in 0..<filled { other.append(slots[slot(index)].take()) }
+        for _ in filled..<size { other.append(nil) }
+        slots = other
         head = 0
     }
 }

@@ -96,7 +96,7 @@ import Testing
 
     /// A server that closes after so many requests was taken for one that goes: its clients waited, ever longer, and went
     /// round all the others.
-    @Test(arguments: [ReconnectMachine.Departure.lastResponse, .unanswered])
+    @Test(arguments: [ReconnectMachine.Departure.lastResponse, .unanswered, .exhausted])
     func afterTheLastResponseOfALinkTheSameServerIsComeBackToAtOnce(_ departure: ReconnectMachine.Departure) throws {
         for endpoints in [["a:1"], ["a:1", "b:1"]] as [[Endpoint]] {
             var machine = machine(endpoints)
@@ -109,7 +109,7 @@ import Testing
                     Issue.record("no attempt in round \(round)")
                     return
                 }
-                #expect(machine.lastCause == (departure == .unanswered ? .unanswered : .goAway))
+                #expect(machine.lastCause == departure.cause)
                 attempt = next
             }
             #expect(machine.round == 0)

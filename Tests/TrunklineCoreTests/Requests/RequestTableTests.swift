@@ -66,7 +66,8 @@ import Testing
             #expect(table.retiredLinkLost(1, 1..<3).map(\.waiter) == ["2"])
         } else {
             _ = table.answer(51, on: 1, 1..<3)
-            table.forgetRetired()
+            #expect(table.drainedSessions == [1])
+            table.forgetRetired(1)
         }
         // That of the link that stays.
         #expect(table.heldSerials == 1)
@@ -84,6 +85,89 @@ import Testing
         #expect(table.linkLost(hasStarted: { $0 < 4 }).isEmpty)
         #expect(table.heldSerials == 2)
         guard case .late = table.answer(50, on: 1, 1..<3) else { return #expect(Bool(false), "forgotten") }
+    }
+
+    /// Those on a link that was left were kept from the new one.
+    @Test func aNewLinkHasEverySerialButThoseThatMoveOver() {
+        var table = table(.serial(50...53))
+        for ticket in 1...4 as ClosedRange<Ticket> { admit("\(ticket)", ticket, into: &table) }
+        _ = table.cancel(1, now: now, hasStarted: { _ in true })
+        #expect(table.exhaustion.map { [$0.count, $0.abandoned] } == [4, 1])
+        #expect(table.retire(7, before: 4) == 2)
+        #expect(table.exhaustion == nil && table.heldSerials == 4)
+        // 4 has not started: it has its serial, 53, on the new link.
+        #expect((5...7).map { admit("\($0)", $0, into: &table) } == [50, 51, 52])
+        table.register(8, waiter: "8", type: 7, expectsResponse: true, deadline: nil)
+        #expect(table.admit(8, at: 8) == nil)
+        // The same serial is another request's on each link.
+        guard case .resume(2, "2") = table.answer(51, on: 7, 1..<4) else { return #expect(Bool(false), "not 2") }
+        guard case .resume(6, "6") = table.answer(51, unstarted: 9) else { return #expect(Bool(false), "not 6") }
+        guard case .late = table.answer(50, on: 7, 1..<4) else { return #expect(Bool(false), "not late") }
+        guard case .resume(4, "4") = table.answer(53, unstarted: 9) else { return #expect(Bool(false), "not 4") }
+        guard case .unknown = table.answer(53, on: 7, 1..<4) else { return #expect(Bool(false), "4 is not there") }
+        #expect(table.drainedSessions.isEmpty)
+        _ = table.cancel(3, now: now, hasStarted: { _ in true })
+        #expect(table.drainedSessions == [7] && table.retiredAbandonedCount == 1 && table.abandonedCount == 0)
+        table.forgetRetired(7)
+        #expect(table.heldSerials == 2 && table.retiredAbandonedCount == 0)
+    }
+
+    @Test(arguments: [ResponseMatching.serial(50...99), .inOrder])
+    func whatIsGivenUpCountsUntilItIsAnsweredOrItsLinkEnds(_ matching: ResponseMatching) {
+        var table = table(matching)
+        for ticket in 1...6 as ClosedRange<Ticket> { admit("\(ticket)", ticket, into: &table) }
+        for ticket in 1...2 as ClosedRange<Ticket> { _ = table.cancel(ticket, now: now, hasStarted: { _ in true }) }
+        _ = table.cancel(6, now: now, hasStarted: { _ in false })
+        #expect(table.abandonedCount == 2)
+        guard case .late = table.answer(50, unstarted: 3) else { return #expect(Bool(false), "not late") }
+        #expect(table.abandonedCount == 1)
+        _ = table.retire(1, before: 3)
+        _ = table.cancel(3, now: now, hasStarted: { _ in true })
+        #expect(table.abandonedCount == 1 && table.retiredAbandonedCount == 1)
+        guard case .late = table.answer(51, on: 1, 1..<3) else { return #expect(Bool(false), "not late") }
+        #expect(table.abandonedCount == 1 && table.retiredAbandonedCount == 0)
+        _ = table.linkLost { $0 < 6 }
+        #expect(table.abandonedCount == 0)
+        admit("7", 7, into: &table)
+        _ = table.cancel(7, now: now, hasStarted: { _ in true })
+        _ = table.retire(2, before: 8)
+        _ = table.retiredLinkLost(2, 1..<8)
+        #expect(table.abandonedCount == 0 && table.retiredAbandonedCount == 0)
+        admit("8", 8, into: &table)
+        _ = table.cancel(8, now: now, hasStarted: { _ in true })
+        _ = table.removeAll()
+        #expect(table.abandonedCount == 0)
+    }
+
+    @Test func withSerialsWhatIsGivenUpCountsUntilItsQuarantineEnds() {
+        var table = table()
+        for ticket in 1...2 as ClosedRange<Ticket> { admit("\(ticket)", ticket, into: &table) }
+        _ = table.cancel(1, now: now, hasStarted: { _ in true })
+        _ = table.part(50, unstarted: 3, at: now.advanced(by: .seconds(30)))
+        _ = table.retire(1, before: 2)
+        _ = table.cancel(2, now: now, hasStarted: { _ in true })
+        #expect(table.nextDeadline == now.advanced(by: .seconds(60)))
+        #expect(table.nextExpired(at: now.advanced(by: .seconds(89))) == nil)
+        #expect(table.abandonedCount == 0 && table.retiredAbandonedCount == 1)
+        #expect(table.nextExpired(at: now.advanced(by: .seconds(90))) == nil)
+        #expect(table.retiredAbandonedCount == 0 && table.heldSerials == 0)
+    }
+
+    @Test func inOrderTheOldestThatWasGivenUpSaysHowLongToWait() {
+        var table = table(.inOrder)
+        for ticket in 1...3 as ClosedRange<Ticket> { admit("\(ticket)", ticket, into: &table) }
+        _ = table.cancel(2, now: now, hasStarted: { _ in true })
+        let none = table.oldestAbandonedUntil()  // 1 is waited for
+        #expect(none == nil)
+        _ = table.answer(0, unstarted: 4)
+        let first = table.oldestAbandonedUntil()
+        #expect(first == now.advanced(by: .seconds(60)))
+        _ = table.part(0, unstarted: 4, at: now.advanced(by: .seconds(10)))
+        let second = table.oldestAbandonedUntil()
+        #expect(second == now.advanced(by: .seconds(70)))
+        _ = table.answer(0, unstarted: 4)
+        let last = table.oldestAbandonedUntil()
+        #expect(last == nil && table.abandonedCount == 0)
     }
 
     @Test func noSerialIsHeldOnceEverybodyIsHandedOut() {

@@ -171,6 +171,7 @@ struct LoopbackMatchingTests {
             by: mechanism,
             speaking: narrowLayout,
             options: LoopbackServer.Options { $0.answersCancelled = true },
+            clientOptions: quickOptions { $0.requests.maximumInFlight = 240 },  // as many: the link is not replaced
             handler: handler
         ) { server, client in
             let tally = await withTaskGroup(of: [String].self) { group in

@@ -156,6 +156,7 @@ struct ClientSimulationTests {
         let options = ClientOptions {
             $0.requests.quarantine = .seconds(60)
             $0.requests.timeout = .seconds(600)
+            $0.requests.maximumInFlight = 1  // one at a time: the link is not replaced
         }
         let handler: LoopbackServer.Handler = { $0.body == "silence" ? .noReply : .echo }
         try simulate(speaking: standardLayout(serials: 5...5), options: options, handler: handler) { service, client in
@@ -178,7 +179,10 @@ struct ClientSimulationTests {
     }
 
     @Test func aLateReplyFreesTheSerialAndReachesNobody() throws {
-        let options = ClientOptions { $0.requests.timeout = .seconds(600) }
+        let options = ClientOptions {
+            $0.requests.timeout = .seconds(600)
+            $0.requests.maximumInFlight = 1  // one at a time: the link is not replaced
+        }
         let serverOptions = LoopbackServer.Options { $0.answersCancelled = true }
         let handler: LoopbackServer.Handler = { $0.body == "late" ? .after(.seconds(10), .echo) : .echo }
         try simulate(
@@ -292,19 +296,23 @@ struct ClientSimulationTests {
 
     @Test func requestsBeyondTheLimitInFlightWaitTheirTurn() throws {
         let options = ClientOptions { $0.requests.maximumInFlight = 2 }
-        try simulate(options: options, handler: { _ in .outOfOrder(window: 100) }) { service, client in
+        let serverOptions = LoopbackServer.Options { $0.answersCancelled = true }
+        try simulate(server: serverOptions, options: options, handler: { _ in .outOfOrder(window: 100) }) {
+            service,
+            client in
             let handles = (0..<5).map { client.start(ask($0)) }
             try await service.pass(.seconds(1))
             #expect(handles.map { $0.serial != nil } == [true, true, false, false, false])
-            handles[1].cancel()  // makes room for "2" although its reply may come
+            handles[1].cancel()  // makes no room for "2" until its reply comes
             handles[3].cancel()  // is never sent
             try await service.pass(.seconds(1))
-            #expect(handles.map(\.state) == [.written, .cancelled, .written, .cancelled, .queued])
+            #expect(handles.map(\.state) == [.written, .cancelled, .queued, .cancelled, .queued])
+            #expect(await client.statistics.abandoned == 1)
             await service.server.releaseHeld()
             try await expectBody("0", of: handles[0])
-            try await expectBody("2", of: handles[2])
             try await service.pass(.seconds(1))
             await service.server.releaseHeld()
+            try await expectBody("2", of: handles[2])
             try await expectBody("4", of: handles[4])
             #expect(await service.server.journal.requests.map { String($0.body) } == ["0", "1", "2", "4"])
         }

@@ -52,9 +52,10 @@ struct ClientSeedTests {
             "connectionLost unknown", "connectionLost notSent", "unavailable notSent", "closed notSent",
             "closed unknown", "rejected answered", "overloaded notSent", "protocolViolation unknown",
         ].map { "outcome \($0)" }
-        let ends = ["halfOpen", "reset", "refused", "timedOut", "closedByServer", "greetingRefused", "goAway"].map {
-            "end \($0)"
-        }
+        let ends = [
+            "halfOpen", "reset", "refused", "timedOut", "closedByServer", "greetingRefused", "goAway", "exhausted",
+        ]
+        .map { "end \($0)" }
         let faults = SeedFault.allCases.map { "fault \($0)" }
         for name in outcomes + faults + ends + [
             "late", "retried", "retry refused", "pings", "subscribed", "streamed", "stream left",

@@ -32,8 +32,6 @@ extension SeedWorld {
         network.heal()
         network.setConditions(plan.conditions)
         setMood(.usual)
-        // Four serials are soon all in quarantine; a new link begins with all of them.
-        if plan.matching == .narrow { network.reset() }
     }
 
     private func perform(_ fault: SeedFault, _ host: String, _ time: Duration, _ client: Client) async throws {

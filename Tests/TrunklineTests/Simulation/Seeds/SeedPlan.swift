@@ -17,6 +17,7 @@ struct SeedPlan: Sendable {
     /// For which a server may send its clients away; a tenth is added to it.
     static let longestHint = Duration.milliseconds(40)
     static let halfLife = Duration.milliseconds(20)
+    static let quarantine = Duration.milliseconds(100)
 
     let seed: UInt64
     let matching: Matching
@@ -76,11 +77,17 @@ struct SeedPlan: Sendable {
 
     /// For how long the client may be without a link that answers when nothing is wrong any more: until it notices that
     /// the old one is dead, or the attempt under way is in vain, has waited for as long as the server or the policy
-    /// want, or for a refusal to be forgotten, and has connected once more.
+    /// want, or for a refusal to be forgotten, and has connected once more; and until there is room for another request.
     var recoveryBound: Duration {
         var bound = (connectTimeout + restoring) * 2 + Self.backoffCap + .milliseconds(10)
         if heartbeat == .pingPong { bound += heartbeatTimes.interval + heartbeatTimes.deadline }
         bound += Self.longestHint * 11 / 10
+        // What was given up holds every place below the limit.
+        if matching != .narrow { bound += Self.quarantine }
+        // It holds every serial, or nothing is answered before it: the link is replaced, at the policy's pace.
+        if matching == .narrow || matching == .inOrder {
+            bound += .milliseconds(250) + Self.backoffCap + connectTimeout
+        }
         if greets, refusesForGood { bound += Self.halfLife * 8 }
         return bound
     }
@@ -109,8 +116,10 @@ struct SeedPlan: Sendable {
                 Int.random(in: 0..<3, using: &random) == 0 ? nil : .milliseconds(Int.random(in: 2...30, using: &random))
             $0.requests.timeout = Self.requestTimeout
             $0.requests.drainTimeout = Self.drainTimeout
-            $0.requests.quarantine = matching == .narrow ? .seconds(60) : .milliseconds(100)
+            $0.requests.quarantine = matching == .narrow ? .seconds(60) : Self.quarantine
             $0.requests.maximumInFlight = Int.random(in: 2...30, using: &random)
+            // Four serials are soon all in quarantine. It is for them that links are replaced then, not for the limit.
+            if matching == .narrow { $0.requests.maximumInFlight = 65_536 }
             if Int.random(in: 0..<4, using: &random) == 0 {
                 $0.requests.maximumWaiting = Int.random(in: 2...20, using: &random)
                 $0.requests.maximumWaitingBytes = Int.random(in: 200...4000, using: &random)
