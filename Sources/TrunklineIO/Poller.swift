@@ -51,7 +51,9 @@ final class SleepingPoller: Poller {
 
     let wakeDescriptor: Int32 = -1
 
-    func watch(_ descriptor: Int32, id: UInt64, reading: Bool, writing: Bool) {}
+    func watch(_ descriptor: Int32, id: UInt64, reading: Bool, writing: Bool) -> Int32 {
+        reading || writing ? EMFILE : 0
+    }
 
     func wait(nanoseconds: Int64, into ready: inout [Readiness]) {
         let limit = milliseconds(nanoseconds)

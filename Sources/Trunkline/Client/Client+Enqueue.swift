@@ -53,7 +53,8 @@ extension Client {
             waitsForReady: true,
             frame,
             deadline: deadline,
-            expectsResponse: false
+            expectsResponse: false,
+            keepsRequest: false
         )
         mailbox.postRequest(.send(ticket, frame, waiter, deadline: deadline, expectsResponse: false))
         return true

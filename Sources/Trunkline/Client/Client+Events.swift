@@ -152,7 +152,7 @@ extension Client: @preconcurrency ConnectionOwner {
     private func notePushes(from session: UInt64) {
         guard session != pushSession else { return }
         if pushSession != nil {
-            for channel in channels { channel.noteReconnected() }
+            for channel in channels.all { channel.noteReconnected() }
         }
         pushSession = session
     }

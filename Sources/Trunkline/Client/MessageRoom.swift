@@ -118,7 +118,7 @@ extension Waiter {
         switch self {
         case .enqueued: true
         case .particular(let waiter, _): waiter.hasRoom
-        case .caller, .batch, .handle, .stream, .shared, .joining, .enqueuing: false
+        case .caller, .batch, .greeting, .handle, .stream, .shared, .joining, .enqueuing: false
         }
     }
 
@@ -128,7 +128,7 @@ extension Waiter {
         case .enqueued: true
         case .enqueuing(let message): message.isAccepted
         case .particular(let waiter, _): waiter.isAccepted
-        case .caller, .batch, .handle, .stream, .shared, .joining: false
+        case .caller, .batch, .greeting, .handle, .stream, .shared, .joining: false
         }
     }
 
@@ -137,7 +137,7 @@ extension Waiter {
         switch self {
         case .enqueuing(let message): message.accept()
         case .particular(let waiter, _): waiter.accept()
-        case .caller, .batch, .handle, .stream, .shared, .joining, .enqueued: break
+        case .caller, .batch, .greeting, .handle, .stream, .shared, .joining, .enqueued: break
         }
     }
 }
