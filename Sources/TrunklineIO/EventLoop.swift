@@ -98,6 +98,10 @@ package protocol Transport: AnyObject {
     /// Whether `handler` wants to hear `.writable`. Off until set.
     var awaitsWritable: Bool { get set }
 
+    /// How many bytes came from the network that are not what `read` returns, as those of TLS records are; 0 where there is
+    /// no difference.
+    var receivedCount: Int { get }
+
     /// Reads what is there, without waiting.
     func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome
 
@@ -119,6 +123,7 @@ package protocol Transport: AnyObject {
 }
 
 extension Transport {
+    package var receivedCount: Int { 0 }
     package var isHoldingBytes: Bool { false }
 }
 

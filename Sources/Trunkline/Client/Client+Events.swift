@@ -7,6 +7,7 @@ extension Client: @preconcurrency ConnectionOwner {
         begin()
         switch event {
         case .received(let frames):
+            exchange.silence.end()
             var farewell: Frame?
             var isLast = false
             for frame in frames {
@@ -173,11 +174,7 @@ extension Client: @preconcurrency ConnectionOwner {
     func updateReading() {
         fullReplies.removeAll { !$0.suspendsReading }
         let isPaused = !fullReplies.isEmpty || channels.contains { $0.suspendsReading }
-        connection.assumeIsolated { connection in
-            guard connection.isPaused != isPaused else { return }
-            connection.isPaused = isPaused
-            connection.updateReading()
-        }
+        connection.assumeIsolated { $0.setPaused(isPaused) }
     }
 }
 

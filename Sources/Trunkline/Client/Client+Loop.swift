@@ -25,7 +25,7 @@ extension Client: @preconcurrency MailboxOwner {
         if watchesErrors, exchange.hasTooManyErrors(at: loop.now) {
             connection.assumeIsolated { $0.leaveEndpoint(because: .errorRate) }
         }
-        if exchange.isLinkSpent() { connection.assumeIsolated { $0.leaveEndpoint(because: .unanswered) } }
+        if exchange.hasGivenUp { judgeLink() }
         if exchange.hasDrainedRetired, connection.assumeIsolated({ $0.endRetired() }) {
             exchange.forgetRetired()
             // Serials that were kept from use for the sake of late answers there are free.
@@ -36,6 +36,24 @@ extension Client: @preconcurrency MailboxOwner {
             if exchange.table.isEmpty { endDraining() } else { connection.assumeIsolated { $0.ownerDrains() } }
         }
         armTimer()
+    }
+
+    /// Requests that had started on the link were given up: leaves it, and its endpoint, if there is reason to.
+    ///
+    /// What we do not read ourselves is not the server's silence.
+    private func judgeLink() {
+        let now = loop.now
+        let isPaused = connection.assumeIsolated { $0.isPaused }
+        let timedOut = exchange.silence.take(counts: !isPaused && !exchange.isHeadAwaited, at: now)
+        let isUnasked = timedOut > 0 && connection.assumeIsolated { $0.requestsTimedOut(timedOut) }
+        let isSpent = exchange.isLinkSpent()
+        guard isSpent || isUnasked else { return }
+        if exchange.silence.isTooLong(at: now) {
+            exchange.silence.end()
+            connection.assumeIsolated { $0.leaveEndpoint(because: .silence) }
+        } else if isSpent {
+            connection.assumeIsolated { $0.leaveEndpoint(because: .unanswered) }
+        }
     }
 
     /// Hands the batch to the connection. Must come before anything that asks whether a frame has started.
@@ -120,7 +138,8 @@ extension Client: @preconcurrency MailboxOwner {
         case .sent(let waiter, let serial, let type):
             // Those of a link that was left say nothing about the endpoint of today.
             if entry.position >= exchange.table.retiredEnd, entry.expectsResponse {
-                if code == .timedOut { exchange.countTimedOut() }
+                // What we do not read ourselves is no failure of the endpoint's.
+                if code == .timedOut, !connection.assumeIsolated({ $0.isPaused }) { exchange.countTimedOut() }
                 exchange.noteGivenUp(code)
             }
             if entry.expectsResponse, let frame = codec.cancelFrame(for: serial, type: type) {

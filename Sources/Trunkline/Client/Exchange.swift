@@ -38,6 +38,8 @@ struct Exchange: Sendable {
     let replyRoom: ReplyRoom
     /// For protocols matched in order.
     var order: Order
+    /// Requests that timed out since the endpoint was last heard.
+    var silence: Silence
     private let maximumInFlight: Int
     private let maximumWaiting: Int
     private let maximumWaitingBytes: Int
@@ -47,6 +49,7 @@ struct Exchange: Sendable {
     init(speaking codec: any FrameCodec, options: ClientOptions, seed: UInt64) {
         table = RequestTable(matching: codec.matching, quarantine: options.requests.quarantine)
         order = Order(of: codec, options.liveness)
+        silence = Silence(options.liveness)
         errors = options.failover.errorRate.map {
             ErrorRateWindow(share: $0.share, minimumRequests: $0.minimumRequests, window: $0.window)
         }

@@ -151,6 +151,7 @@ extension Connection {
 
     /// The link is gone: what had started is lost, what had not goes out on the next one.
     func lose(_ cause: any Error) {
+        deliverHeld()
         guard let link else { return }
         guard greeting == nil else { return greetingLost(link.session, cause) }
         if link.transport.isHoldingBytes, (cause as? TransportError)?.code == .closedLocally {
@@ -159,6 +160,8 @@ extension Connection {
             link.transport.close()
         }
         self.link = nil
+        // Its server may accept links and answer nothing on any of them.
+        let wasNeverHeard = DisconnectCause(cause) == .halfOpen && !heartbeat.machine.hasHeard
         stopLiveness()
         lastCause = cause
         let bytesUnsent = outbound.unwrittenCount
@@ -166,7 +169,12 @@ extension Connection {
         readySince = nil
         let unsent = outbound.linkLost()
         // The machine first: while the owner hears of it, the link is no more, and no reason to leave its endpoint.
-        let action = machine.linkLost(link.session, DisconnectCause(cause), at: loop.now)
+        let action = machine.linkLost(
+            link.session,
+            DisconnectCause(cause),
+            countsAgainstEndpoint: wasNeverHeard,
+            at: loop.now
+        )
         perform(action) {
             let requestsLost = owner?.connectionLost(cause, to: link.endpoint, unsent: unsent) ?? 0
             report(

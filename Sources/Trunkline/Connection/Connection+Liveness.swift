@@ -3,7 +3,7 @@ import TrunklineIO
 
 /// Noticing that the link is dead: performs what `Liveness` decides.
 ///
-/// The machine hears of every read and of every flush. Its timer is armed for the instant at which it has to look next,
+/// The machine hears of every read, of every flush and of requests that time out. Its timer is armed for the instant at which it has to look next,
 /// and not moved when something is heard: when it fires and there is nothing to do, it is armed anew.
 extension Connection {
     /// How long pings take on the present link; `nil` before the first pong.
@@ -18,6 +18,8 @@ extension Connection {
         var armed: Instant?
         /// The latest ping's place in the outbound order, and its serial; 0 for none on this link.
         var ping: (position: OutboundPosition, serial: SerialNumber) = (0, 0)
+        /// No frame from here on had been written when the frame that is incomplete began to come in.
+        var incompleteFrom: OutboundPosition = 0
     }
 
     // MARK: From link to link
@@ -29,6 +31,8 @@ extension Connection {
         policy.deadline = options.liveness.deadline
         policy.probeAfter = options.liveness.probeAfter
         policy.speakAfter = options.liveness.speakAfter
+        policy.minimumRate = options.liveness.minimumRate
+        policy.maximumTimeouts = options.liveness.maximumStalls
         policy.mode =
             switch options.liveness.heartbeat {
             case _ where codec.ping(number: 0) == nil: .none
@@ -38,6 +42,8 @@ extension Connection {
             }
         heartbeat.machine = Liveness(policy, startedAt: loop.now)
         heartbeat.ping = (0, 0)
+        // The greeting may have left the beginning of a frame.
+        if link?.received.isEmpty == false { received(0, hasFrames: false) }
         armLiveness()
     }
 
@@ -61,13 +67,34 @@ extension Connection {
         }
     }
 
-    /// Bytes have come in.
+    /// So many bytes have come in, and have completed frames or not.
     @inline(__always)
-    func heard() {
+    func received(_ count: Int, hasFrames: Bool) {
         let wasProbing = heartbeat.machine.isProbing
-        heartbeat.machine.heard(at: loop.turnTime)
+        let isIncomplete = link?.received.isEmpty == false
+        let isNew =
+            hasFrames
+            ? heartbeat.machine.heard(at: loop.turnTime, leavesIncomplete: isIncomplete)
+            : heartbeat.machine.grew(by: count, isIncomplete: isIncomplete, at: loop.turnTime)
+        if isIncomplete, hasFrames || isNew { heartbeat.incompleteFrom = outbound.firstUnstarted }
         // The timer waits for the ping's deadline; the next ping may be due before.
-        if wasProbing { armLiveness() }
+        if isNew || wasProbing && hasFrames { armLiveness() }
+    }
+
+    /// So many requests that had been written to the link timed out: they are a reason to ping. Returns whether the link has
+    /// no ping to be asked with, and no frame comes in that may be the answer to a request.
+    func requestsTimedOut(_ count: Int) -> Bool {
+        guard link != nil, greeting == nil else { return false }
+        heartbeat.machine.timedOut(count)
+        armLiveness()
+        guard !heartbeat.machine.asks else { return false }
+        return !(heartbeat.machine.isGrowing(at: loop.now) && isIncompleteAwaited)
+    }
+
+    /// Whether the frame that is coming in can be the answer to a request that waits: to one that was written before.
+    private var isIncompleteAwaited: Bool {
+        let first = link?.firstPosition ?? 0
+        return owner?.hasUnanswered(at: first..<max(first, heartbeat.incompleteFrom)) ?? true
     }
 
     /// The server's ping or pong has come.
@@ -119,9 +146,13 @@ extension Connection {
     private func look(_ due: Instant) -> Liveness.Action {
         let positions = heartbeat.machine.firstWritten..<max(heartbeat.machine.firstWritten, outbound.level.unstarted)
         let owner = owner
-        let action = heartbeat.machine.timerFired(due: due, at: loop.now) {
+        var machine = heartbeat.machine
+        let action = machine.timerFired(due: due, at: loop.now) {
+            isIncompleteAwaited
+        } hasUnanswered: {
             owner?.hasUnanswered(at: positions) ?? false
         }
+        heartbeat.machine = machine
         if case .ping(let number) = action, let ping = codec.ping(number: number) { send(ping) }
         return action
     }
@@ -144,12 +175,13 @@ extension Connection {
     /// that is a sign of life, so that a large request on a slow line does not cost the link. Otherwise it is none: a
     /// write may be cut short without the socket being full, as that of the ping itself once was.
     func socketTookBytes() {
-        if heartbeat.ping.position > outbound.firstUnwritten { heartbeat.machine.heard(at: loop.turnTime) }
+        if heartbeat.ping.position > outbound.firstUnwritten { heartbeat.machine.tookBytes(at: loop.turnTime) }
     }
 
     private func loseToSilence() {
         guard let endpoint = link?.endpoint else { return }
-        let message = "no sign of life from \(endpoint) within \(options.liveness.deadline) of a ping"
+        let since = heartbeat.machine.asks ? "of a ping" : "of the beginning of a frame"
+        let message = "no complete frame from \(endpoint) within \(options.liveness.deadline) \(since)"
         lose(TransportError(.halfOpen, message))
     }
 }
@@ -158,7 +190,7 @@ extension Liveness {
     /// A machine that asks for nothing, for when there is no link.
     fileprivate static func stopped(at now: Instant) -> Liveness {
         var policy = Policy()
-        policy.mode = .none
+        (policy.mode, policy.minimumRate) = (.none, nil)
         return Liveness(policy, startedAt: now)
     }
 }

@@ -14,7 +14,9 @@ extension Connection {
     /// Reads until the socket is empty or the budget is spent, decodes every complete frame and hands them over.
     func read() {
         guard let transport = link?.transport else { return }
-        var budget = Self.readBudget
+        let allowance = readBudget(of: Self.readBudget)
+        var budget = allowance
+        let before = transport.receivedCount
         var ending: (any Error)?
         loop.withReceiveMemory { self.link?.received.borrow(&$0) }
         while budget > 0, ending == nil {
@@ -26,7 +28,9 @@ extension Connection {
             if !step.mayHaveMore { break }
         }
         loop.withReceiveMemory { self.link?.received.giveBack(to: &$0) }
-        if budget < Self.readBudget { heard() }
+        // With TLS also what is no complete record yet, or has nothing to read.
+        let count = max(allowance - budget, transport.receivedCount &- before)
+        if count > 0 { received(count, hasFrames: !decoded.isEmpty) }
         // Taken out first: those who take the frames may write, find the link gone and read what is left of it, which must
         // not deliver these once more.
         var frames = exchange(&decoded, with: [])
@@ -43,7 +47,8 @@ extension Connection {
         if greeting != nil {
             takeInGreeting(frames)
         } else if let owner {
-            owner.connection(did: .received(frames))
+            let frames = isPaused || !held.frames.isEmpty ? hold(frames) : frames
+            if !frames.isEmpty { owner.connection(did: .received(frames)) }
         } else {
             for var frame in frames {
                 frame.session = link?.session ?? 0
@@ -60,7 +65,7 @@ extension Connection {
         if let greeting {
             transport.isReading = greeting.mayRead && greeting.loss == nil
         } else {
-            transport.isReading = isOwned ? !isPaused : !readers.isEmpty
+            transport.isReading = isOwned ? !isPaused || !isHoldFull : !readers.isEmpty
         }
         readingChanged(to: transport.isReading)
     }

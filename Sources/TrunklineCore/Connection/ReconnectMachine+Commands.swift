@@ -62,7 +62,8 @@ extension ReconnectMachine {
     ///
     /// An error rate moves on only to an endpoint that has not failed lately. A server that is about to go is left in
     /// any case; where it is the only one, after the policy's wait. After the last response of a link that said nothing
-    /// of a time, or when the link is of no more use, the next link is made at once and to the same endpoint.
+    /// of a time, or when the link is of no more use, the next link is made at once and to the same endpoint. A server that
+    /// answers nothing has failed: where it is the only one, the next link is made after the policy's wait.
     ///
     /// - Parameter retryAfter: The server's hint: it is not tried again earlier than this.
     package mutating func leave(
@@ -80,7 +81,12 @@ extension ReconnectMachine {
             return action
         }
         _ = endReady(at: now)
-        lastCause = departure == .errorRate ? .closedLocally : .goAway
+        lastCause =
+            switch departure {
+            case .errorRate: .closedLocally
+            case .silence, .unanswered: .unanswered
+            case .goAway, .lastResponse: .goAway
+            }
         ring.leave(endpoint, at: now)
         hold(endpoint, for: retryAfter, at: now)
         return .retire(session: session, then: ring.hasTurnLeft(at: now) ? connect(at: now) : askPolicy(at: now))

@@ -55,10 +55,13 @@ extension ReconnectMachine {
     }
 
     /// The link of `session` is lost, not by our doing.
+    ///
+    /// - Parameter countsAgainstEndpoint: Its endpoint has failed, however long the link was ready.
     package mutating func linkLost(
         _ session: UInt64,
         _ cause: DisconnectCause,
         retryAfter: Duration? = nil,
+        countsAgainstEndpoint: Bool = false,
         at now: Instant
     ) -> Action {
         guard state == .ready(session: session) else { return .none }
@@ -67,7 +70,7 @@ extension ReconnectMachine {
         lastCause = cause
         if let endpoint {
             // Where links do not last another endpoint may be better.
-            if !wasStable { ring.failed(endpoint, at: now) }
+            if !wasStable || countsAgainstEndpoint { ring.failed(endpoint, at: now) }
             hold(endpoint, for: retryAfter, at: now)
         }
         return askPolicy(at: now)

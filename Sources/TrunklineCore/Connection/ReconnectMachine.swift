@@ -71,6 +71,8 @@ package struct ReconnectMachine: Sendable {
         case lastResponse
         /// Nobody wants the answers any more that are due on this link.
         case unanswered
+        /// Its server answers nothing at all.
+        case silence
     }
 
     /// What the machine goes by. See `ClientOptions.Reconnecting` and `ClientOptions.Failover`.

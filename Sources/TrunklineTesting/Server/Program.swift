@@ -15,6 +15,8 @@ struct Program {
         case pieces(Int)
         /// The first half, and then the link is closed.
         case half
+        /// With this bit wrong.
+        case flipped(Int)
     }
 
     let link: UInt64
