@@ -12,9 +12,10 @@ extension ClientOptions {
     ///
     /// A link that is not read (because `inbound.maximumHeld` is reached for a subscriber's `.suspendReading`, or nobody asks
     /// a connection for its `frames`) is not judged: its silence counts from when reading goes on. Meanwhile the server's
-    /// pings stay unanswered, and a link that has ended is noticed only when a write fails: the next request's, or that of
-    /// the ping that still goes out after every `interval` in which we wrote nothing. Nor is a link given up at once after
-    /// process or machine slept: it is pinged first, with the whole deadline.
+    /// pings stay unanswered; an end in good order is noticed when reading goes on, and a broken connection (a reset, or
+    /// one given up by the kernel: `connecting.keepAlive`, `connecting.userTimeout`) by a write that fails, or within
+    /// `interval`. Nor is a link given up at once after process or machine slept: it is pinged first, with the whole
+    /// deadline.
     ///
     /// A link that is silent from its beginning to its end, and one ended by `maximumStalls` without any frame, count as a
     /// failure of its endpoint: the next attempt goes to another one, if there is one.

@@ -102,6 +102,10 @@ package protocol Transport: AnyObject {
     /// no difference.
     var receivedCount: Int { get }
 
+    /// Whether the connection is broken, as a reset or the kernel's probes break it. For those who do not read: all others
+    /// are told.
+    var hasFailed: Bool { get }
+
     /// Reads what is there, without waiting.
     func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome
 

@@ -12,6 +12,8 @@ extension Connection {
         private(set) var frames: [Frame] = []
         /// About how much memory they take.
         private(set) var byteCount = 0
+        /// The socket has failed: nothing more comes than what is there.
+        var isUnlimited = false
 
         mutating func append(_ frame: Frame) {
             frames.append(frame)
@@ -20,7 +22,7 @@ extension Connection {
     }
 
     /// Whether nothing more is to be read before the owner goes on.
-    var isHoldFull: Bool { held.byteCount >= options.inbound.maximumHeld }
+    var isHoldFull: Bool { !held.isUnlimited && held.byteCount >= options.inbound.maximumHeld }
 
     /// How much may be read in one go.
     func readBudget(of most: Int) -> Int {
@@ -55,7 +57,7 @@ extension Connection {
 
     /// Hands over what is held, whether or not the owner wants it: it came before what follows.
     func deliverHeld() {
-        guard !held.frames.isEmpty else { return }
-        owner?.connection(did: .received(exchange(&held, with: Held()).frames))
+        let frames = exchange(&held, with: Held()).frames
+        if !frames.isEmpty { owner?.connection(did: .received(frames)) }
     }
 }

@@ -63,7 +63,8 @@ extension Connection {
             heartbeat.machine.resume(at: loop.turnTime)
             armLiveness()
         } else {
-            heartbeat.machine.suspend()
+            heartbeat.machine.suspend(at: loop.turnTime)
+            armLiveness()
         }
     }
 
@@ -120,7 +121,7 @@ extension Connection {
 
     /// Lets the timer fire in time for the machine's next look. One that is armed for earlier stays.
     func armLiveness() {
-        guard let next = heartbeat.machine.nextLook else { return }
+        guard let next = heartbeat.machine.nextLook, next < .distantFuture else { return }
         if let armed = heartbeat.armed, armed <= next { return }
         let timer = heartbeat.timer ?? ConnectionTimer(self) { $0.livenessTimerFired() }
         heartbeat.timer = timer
@@ -133,13 +134,23 @@ extension Connection {
     private func livenessTimerFired() {
         guard let due = heartbeat.armed, let link = link?.session else { return }
         heartbeat.armed = nil
-        if look(due) == .declareDead {
+        let action = look(due)
+        if action == .examine { examine() }
+        if action == .declareDead {
             // What the socket holds was said in time: a loop that was held up has not read it yet.
             read()
             guard self.link?.session == link else { return }
             if look(due) == .declareDead { return loseToSilence() }
         }
         armLiveness()
+    }
+
+    /// A socket that has failed says so to those who read or write, and we do neither: takes what is left to read, and with
+    /// it the failure, wherever that goes.
+    private func examine() {
+        guard let link, link.transport.hasFailed else { return }
+        held.isUnlimited = true
+        updateReading()
     }
 
     /// Asks the machine, and sends the ping it asks for.
@@ -190,7 +201,7 @@ extension Liveness {
     /// A machine that asks for nothing, for when there is no link.
     fileprivate static func stopped(at now: Instant) -> Liveness {
         var policy = Policy()
-        (policy.mode, policy.minimumRate) = (.none, nil)
+        (policy.mode, policy.interval, policy.minimumRate) = (.none, .seconds(Int64.max), nil)
         return Liveness(policy, startedAt: now)
     }
 }

@@ -65,7 +65,7 @@ extension Connection {
         if let greeting {
             transport.isReading = greeting.mayRead && greeting.loss == nil
         } else {
-            transport.isReading = isOwned ? !isPaused || !isHoldFull : !readers.isEmpty
+            transport.isReading = isOwned ? !isPaused || !isHoldFull : !readers.isEmpty || held.isUnlimited
         }
         readingChanged(to: transport.isReading)
     }

@@ -52,6 +52,8 @@ package struct Liveness: Sendable {
         case ping(number: UInt64)
         /// A ping was followed by no progress for the whole deadline; or a frame is stuck, and there is no ping to ask with.
         case declareDead
+        /// Nothing is read: ask the socket whether it has failed.
+        case examine
     }
 
     /// A ping on its way.
@@ -92,8 +94,8 @@ package struct Liveness: Sendable {
     private var pingCount: UInt64 = 0
     /// The latest ping or answer of ours.
     private var lastHeartbeat: Instant?
-    /// We do not read: silence says nothing.
-    private var isSuspended = false
+    /// When the socket was asked last, while we do not read and silence says nothing; `nil` while we read.
+    private var examinedAt: Instant?
     /// Measured on this link.
     package private(set) var roundTripTime: RoundTripTime?
 
@@ -214,15 +216,18 @@ package struct Liveness: Sendable {
     }
 
     /// Reading stops: whatever the peer says will not be heard.
-    package mutating func suspend() {
-        isSuspended = true
+    package mutating func suspend(at now: Instant) {
+        guard !isSuspended else { return }
+        examinedAt = now
         ping?.isMeasured = false
     }
+
+    private var isSuspended: Bool { examinedAt != nil }
 
     /// Reading goes on. The silence until now says nothing.
     package mutating func resume(at now: Instant) {
         guard isSuspended else { return }
-        isSuspended = false
+        examinedAt = nil
         tookBytes(at: now)
         timeouts = 0
         growth.count = 0
@@ -249,17 +254,25 @@ package struct Liveness: Sendable {
     /// When to call `timerFired`; `nil` for not before something else happens. Only `heard` and `resume` move it
     /// to later, and `heard` to earlier when `isProbing`; a timer armed for an earlier instant does no harm.
     package var nextLook: Instant? {
-        let stuck = isSuspended ? nil : stuckSince?.advanced(by: policy.deadline)
+        if let examinedAt { return min(examinedAt.advanced(by: policy.interval), nextWord) }
+        let stuck = stuckSince?.advanced(by: policy.deadline)
         switch policy.mode {
         case .none: return stuck
-        case .oneWay: return min(lastWrote.advanced(by: policy.interval), stuck ?? .distantFuture)
+        case .oneWay: return min(nextWord, stuck ?? .distantFuture)
         case .pingPong:
-            let speaking = policy.speakAfter.map { lastWrote.advanced(by: $0) } ?? .distantFuture
-            guard !isSuspended else { return min(lastWrote.advanced(by: policy.interval), speaking) }
-            if let silentSince { return min(silentSince.advanced(by: policy.deadline), speaking) }
-            let regular = min(lastHeard.advanced(by: policy.interval), stuck ?? .distantFuture, speaking)
+            if let silentSince { return min(silentSince.advanced(by: policy.deadline), nextWord) }
+            let regular = min(lastHeard.advanced(by: policy.interval), stuck ?? .distantFuture, nextWord)
             guard isSuspicious, let probeAfter = policy.probeAfter else { return regular }
             return min(regular, quietSince.advanced(by: probeAfter))
+        }
+    }
+
+    /// When the server has to hear from us next, whatever it says.
+    private var nextWord: Instant {
+        switch policy.mode {
+        case .none: .distantFuture
+        case .oneWay: lastWrote.advanced(by: policy.interval)
+        case .pingPong: policy.speakAfter.map { lastWrote.advanced(by: $0) } ?? .distantFuture
         }
     }
 
@@ -284,18 +297,20 @@ package struct Liveness: Sendable {
         isAwaited: () -> Bool = { true },
         hasUnanswered: () -> Bool
     ) -> Action {
+        let hasToSpeak = nextWord <= now
+        if let examinedAt {
+            // The server wants to hear from us, whether we hear it or not.
+            if hasToSpeak { return nextPing }
+            guard now.since(examinedAt) >= policy.interval else { return .none }
+            self.examinedAt = now
+            return .examine
+        }
         guard policy.mode == .pingPong else {
             if isStuck(at: now) {
                 guard now.since(due) > policy.jump else { return .declareDead }
                 incompleteSince = now
             }
-            return policy.mode == .oneWay && now.since(lastWrote) >= policy.interval ? nextPing : .none
-        }
-        let hasToSpeak = policy.speakAfter.map { now.since(lastWrote) >= $0 } ?? false
-        guard !isSuspended else {
-            // The server wants to hear from us, whether we hear it or not; and a kernel that has given up the connection
-            // says so only to those who write.
-            return hasToSpeak || now.since(lastWrote) >= policy.interval ? nextPing : .none
+            return hasToSpeak ? nextPing : .none
         }
         enterGrowth(isAwaited)
         if let silentSince {
@@ -313,8 +328,7 @@ package struct Liveness: Sendable {
     }
 
     private func isStuck(at now: Instant) -> Bool {
-        guard !isSuspended, let stuckSince else { return false }
-        return now.since(stuckSince) >= policy.deadline
+        stuckSince.map { now.since($0) >= policy.deadline } ?? false
     }
 
     /// Counts the growth of the incomplete frame as progress, if it is.

@@ -49,6 +49,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     private static let patienceBounds = Duration.milliseconds(50)...Duration.seconds(1)
 
     package internal(set) var receivedCount = 0
+    package var hasFailed: Bool { socket?.hasFailed ?? true }
 
     package var isReading = false {
         didSet { if isReading != oldValue { readingChanged() } }
