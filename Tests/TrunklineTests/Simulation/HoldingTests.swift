@@ -11,7 +11,11 @@ struct HoldingTests {
     private static func handler(_ count: Int) -> LoopbackServer.Handler {
         { request in
             guard request.body == "flood" else { return request.body == "last" ? .sequence([.echo, .close]) : .echo }
-            return .sequence((0..<count).map { .push(Frame(.push, type: 2, body: filled(1000, with: UInt8($0)))) })
+            return .sequence(
+                (0..<count).map {
+                    .push(Frame(.push, type: 2, body: filled(1000, with: UInt8(truncatingIfNeeded: $0))))
+                }
+            )
         }
     }
 
@@ -113,8 +117,8 @@ struct HoldingTests {
 
     @Test(arguments: [0, 10_000])
     func aResetIsNoticedAlthoughNothingIsRead(_ maximumHeld: Int) throws {
-        try simulateFull(250, { $0.inbound.maximumHeld = maximumHeld }) { service, client, pushes in
-            #expect(await service.server.journal.bytesSent < 250_000)
+        try simulateFull(600, { $0.inbound.maximumHeld = maximumHeld }) { service, client, pushes in
+            #expect(await service.server.journal.bytesSent < 600_000)
             try await service.pass(.seconds(100))
             service.network.reset("db")
             try await service.pass(.seconds(31))
@@ -125,12 +129,12 @@ struct HoldingTests {
     }
 
     @Test func aLinkThatIsNotReadIsNotGivenUpForItsSilence() throws {
-        try simulateFull(250, { $0.inbound.maximumHeld = 10_000 }) { service, client, pushes in
+        try simulateFull(600, { $0.inbound.maximumHeld = 10_000 }) { service, client, pushes in
             try await service.pass(.seconds(3600))
             #expect(await client.statistics.connection.disconnects.isEmpty)
             var numbers: [UInt8] = []
-            for await frame in pushes.messages.prefix(250) { numbers.append(frame.body.first ?? 255) }
-            #expect(numbers == Array(0..<250))
+            for await frame in pushes.messages.prefix(600) { numbers.append(frame.body.first ?? 255) }
+            #expect(numbers == (0..<600).map { UInt8(truncatingIfNeeded: $0) })
         }
     }
 }
