@@ -60,8 +60,8 @@ extension ClientOptions {
         public var speakAfter: Duration?
         /// How many failures in a row to answer are too many for a link. Default 3, at least 1; `nil` for never.
         ///
-        /// - Without pings that are answered: so many requests that timed out, after they had been written, with not a single
-        ///   frame in between. The link is left; requests that still have time may be answered there. It counts as a failure
+        /// - Without pings that are answered: so many requests that timed out, after they had been written (or while they
+        ///   waited their turn behind such a one), with not a single frame in between. The link is left; requests that still have time may be answered there. It counts as a failure
         ///   of the endpoint, so a client of a server that hangs goes on to the next. Since no number of very short
         ///   timeouts proves anything, the latest must come at least `probeAfter` (`deadline` if that is `nil`) after the
         ///   first. Cancelled requests do not count, nor those that time out while a `.suspendReading` keeps their answers,

@@ -46,7 +46,7 @@ extension Client: @preconcurrency MailboxOwner {
         let isPaused = connection.assumeIsolated { $0.isPaused }
         let timedOut = exchange.silence.take(counts: !isPaused && !exchange.isHeadAwaited, at: now)
         let isUnasked = timedOut > 0 && connection.assumeIsolated { $0.requestsTimedOut(timedOut) }
-        let isSpent = exchange.isLinkSpent()
+        let isSpent = exchange.isLinkSpent(countsStalls: !isPaused)
         guard isSpent || isUnasked else { return }
         if exchange.silence.isTooLong(at: now) {
             exchange.silence.end()
@@ -133,6 +133,7 @@ extension Client: @preconcurrency MailboxOwner {
         switch exchange.cancel(ticket, now: loop.now, hasStarted: { _ in started }) {
         case .none: return
         case .notSent(let waiter, let position):
+            if code == .timedOut { exchange.noteTimedOutUnsent() }
             if position != 0 { connection.assumeIsolated { _ = $0.outbound.remove(position) } }
             waiter.resume(.failure(unsentError(code, message)))
         case .sent(let waiter, let serial, let type):

@@ -42,12 +42,15 @@ extension Exchange {
 
     /// Whether the link is to be left: the next request would wait for an answer that nobody wants, or it has stalled too
     /// often in a row. Asked once, at the end of every batch.
-    mutating func isLinkSpent() -> Bool {
+    ///
+    /// - Parameter countsStalls: Whether what timed out was for the server to answer, and not held back by us.
+    mutating func isLinkSpent(countsStalls: Bool) -> Bool {
         guard order.hasGivenUp else { return false }
         let hasTimedOut = order.hasTimedOut
         (order.hasGivenUp, order.hasTimedOut) = (false, false)
         if table.isHeldInVain { return true }
-        guard hasTimedOut, let maximumStalls = order.maximumStalls, table.isForsaken(before: unstarted) else {
+        guard hasTimedOut, countsStalls, let maximumStalls = order.maximumStalls, table.isForsaken(before: unstarted)
+        else {
             return false
         }
         order.stalls += 1

@@ -7,11 +7,11 @@ extension Exchange {
     /// Where there is a ping, it finds out about each link. Elsewhere this is all there is to go by, and a client that sends
     /// one request per second must not have to wait for an error rate.
     struct Silence: Sendable {
-        /// How many at once make nothing certain: so long there must have been no frame since the first of them.
+        /// The least time from the first timeout to the latest: many at once, or very short ones, prove nothing.
         private let patience: Duration
         /// `nil` for never.
         private let maximumTimeouts: Int?
-        /// Those of this batch, on the present link.
+        /// Those of this batch: on the present link, or waiting for their turn on it.
         var latest = 0
         private var count = 0
         /// When the first of them timed out.
@@ -24,6 +24,9 @@ extension Exchange {
 
         /// A frame has come from the endpoint, or it is another now.
         mutating func end() { (count, since) = (0, .distantFuture) }
+
+        /// Whether one has timed out that was written.
+        var hasBegun: Bool { count > 0 || latest > 0 }
 
         /// Takes what timed out in this batch, which is the server's fault if it `counts`. Returns how many that were.
         mutating func take(counts: Bool, at now: Instant) -> Int {
@@ -39,5 +42,11 @@ extension Exchange {
             guard let maximumTimeouts else { return false }
             return count >= maximumTimeouts && now.since(since) >= patience
         }
+    }
+
+    /// A request timed out of which nothing was written. If it waited its turn behind others that timed out, because the
+    /// server may still be working on them or every serial is held, it is one more that has no answer.
+    mutating func noteTimedOutUnsent() {
+        if isReady, silence.hasBegun { silence.latest += 1 }
     }
 }

@@ -282,6 +282,7 @@ struct Exchange: Sendable {
     ) -> [(ticket: Ticket, waiter: Waiter)] {
         let lost = table.linkLost(hasStarted: hasStarted)
         order.stalls = 0
+        silence.end()
         if !isOurDoing {
             for _ in lost { errors?.countFailed() }
         }

@@ -3,8 +3,9 @@ import TrunklineIO
 
 /// Noticing that the link is dead: performs what `Liveness` decides.
 ///
-/// The machine hears of every read, of every flush and of requests that time out. Its timer is armed for the instant at which it has to look next,
-/// and not moved when something is heard: when it fires and there is nothing to do, it is armed anew.
+/// The machine hears of every read, of every flush and of requests that time out. Its timer is armed for the instant at
+/// which it has to look next, and not moved when something is heard: when it fires and there is nothing to do, it is armed
+/// anew.
 extension Connection {
     /// How long pings take on the present link; `nil` before the first pong.
     public var roundTripTime: RoundTripTime? { heartbeat.machine.roundTripTime }

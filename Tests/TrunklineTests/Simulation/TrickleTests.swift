@@ -196,6 +196,24 @@ struct TrickleTests {
         }
     }
 
+    /// The first request holds the only serial, so that none of the others is ever written.
+    @Test func aServerThatHangsIsLeftThoughNothingMoreMayGoOut() throws {
+        let layout = standardLayout(serials: 1...1)
+        try simulate(speaking: layout) { service, _ in
+            let other = try await service.startServer(at: "other:7000", speaking: layout)
+            let options = ClientOptions {
+                $0.liveness.heartbeat = .none
+                $0.requests.timeout = .seconds(1)
+            }
+            let client = service.client(of: ["db:7000", "other:7000"], speaking: layout, options: options)
+            await service.server.fallSilent()
+            for _ in 0..<10 where await other.received.isEmpty { _ = try? await client.send(ask("a")) }
+            #expect(await other.received.count > 0)
+            await client.closeNow()
+            await other.stop()
+        }
+    }
+
     @Test func theOnlyServerThatHangsIsComeBackTo() throws {
         try simulate(speaking: Wording.plain.layout, options: ClientOptions { $0.requests.timeout = .seconds(1) }) {
             service,
