@@ -15,6 +15,8 @@ struct Program {
         case pieces(Int)
         /// The first half, and then the link is closed.
         case half
+        /// The first half, and then nothing more.
+        case halfForEver
         /// With this bit wrong.
         case flipped(Int)
     }

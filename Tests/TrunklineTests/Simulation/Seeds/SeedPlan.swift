@@ -77,7 +77,8 @@ struct SeedPlan: Sendable {
     /// want, or for a refusal to be forgotten, and has connected once more.
     var recoveryBound: Duration {
         var bound = connectTimeout + Self.backoffCap + connectTimeout + .milliseconds(10)
-        if heartbeat == .pingPong { bound += heartbeatTimes.interval + heartbeatTimes.deadline }
+        // Without a ping, a frame that is never completed is noticed.
+        bound += heartbeatTimes.deadline + (heartbeat == .pingPong ? heartbeatTimes.interval : .zero)
         bound += Self.longestHint * 11 / 10
         if greets, refusesForGood { bound += Self.halfLife * 8 }
         return bound
