@@ -30,7 +30,9 @@ extension ClientOptions {
         /// these. Default 30 s; zero forgets at once.
         public var halfLife: Duration = .seconds(30)
         /// From which share of requests failed by timeout or connection loss (not by the server's status) the endpoint is
-        /// left for the next one; `nil` for never. Default: 10 % of at least 40 within 30 s.
+        /// left for the next one; `nil` for never. Default: 10 % of at least 40 within 30 s. Timeouts while a `.suspendReading`
+        /// keeps the answers do not count. A server that answers nothing at all is left sooner, and by clients that ask little:
+        /// see `liveness.maximumStalls`.
         public var errorRate: ErrorRate? = ErrorRate()
         /// How long a link that is left (a switch, `goAway`) may see its requests off. Those that are still under way then
         /// are lost, fate `unknown`: longer than the longest timeout of a request. Default 120 s.

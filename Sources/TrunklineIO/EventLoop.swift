@@ -102,6 +102,14 @@ package protocol Transport: AnyObject {
     /// Whether `handler` wants to hear `.writable`. Off until set.
     var awaitsWritable: Bool { get set }
 
+    /// How many bytes came from the network that are not what `read` returns, as those of TLS records are; 0 where there is
+    /// no difference.
+    var receivedCount: Int { get }
+
+    /// Whether the connection is broken, as a reset or the kernel's probes break it. For those who do not read: all others
+    /// are told.
+    var hasFailed: Bool { get }
+
     /// Reads what is there, without waiting.
     func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome
 
@@ -129,6 +137,7 @@ package protocol Transport: AnyObject {
 }
 
 extension Transport {
+    package var receivedCount: Int { 0 }
     package var isHoldingBytes: Bool { false }
     package var heldByteCount: Int { 0 }
     package var hasUnsentBytes: Bool { false }

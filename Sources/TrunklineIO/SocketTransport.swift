@@ -90,6 +90,12 @@ final class SocketTransport: Transport, WatchedSocket {
 
     private var connectingTo: SocketAddress?
 
+    var hasFailed: Bool {
+        guard descriptor >= 0 else { return true }
+        var request = pollfd(fd: descriptor, events: 0, revents: 0)
+        return unsafe poll(&request, 1, 0) == 1 && Int32(request.revents) & Int32(POLLERR | POLLHUP) != 0
+    }
+
     /// For asking the system about it.
     var openDescriptor: Int32? { descriptor >= 0 ? descriptor : nil }
 

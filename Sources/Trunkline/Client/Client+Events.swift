@@ -7,6 +7,7 @@ extension Client: @preconcurrency ConnectionOwner {
         begin()
         switch event {
         case .received(let frames):
+            exchange.silence.end()
             var farewell: Frame?
             var isLast = false
             var shift: FrameError?
@@ -220,11 +221,7 @@ extension Client: @preconcurrency ConnectionOwner {
     func updateReading() {
         fullReplies.removeAll { !$0.suspendsReading }
         let isPaused = channels.suspendReading() || !fullReplies.isEmpty
-        connection.assumeIsolated { connection in
-            guard connection.isPaused != isPaused else { return }
-            connection.isPaused = isPaused
-            connection.updateReading()
-        }
+        connection.assumeIsolated { $0.setPaused(isPaused) }
     }
 }
 

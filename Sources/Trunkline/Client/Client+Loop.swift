@@ -25,7 +25,7 @@ extension Client: @preconcurrency MailboxOwner {
         if watchesErrors, exchange.hasTooManyErrors(at: loop.now) {
             connection.assumeIsolated { $0.leaveEndpoint(because: .errorRate) }
         }
-        if exchange.isLinkSpent() { connection.assumeIsolated { $0.leaveEndpoint(because: .unanswered) } }
+        if exchange.hasGivenUp { judgeLink() }
         exchange.replacement.lookAgainAt = nil
         if exchange.mayNeedAnotherLink { replaceLinkIfNeeded() } else { exchange.noteNoneWaits(at: loop.now) }
         let drained = exchange.drainedSessions
@@ -57,6 +57,24 @@ extension Client: @preconcurrency MailboxOwner {
         // Those that were given up there count no more.
         exchange.admitWaiting()
         flushOutgoing()
+    }
+
+    /// Requests that had started on the link were given up: leaves it, and its endpoint, if there is reason to.
+    ///
+    /// What we do not read ourselves is not the server's silence.
+    private func judgeLink() {
+        let now = loop.now
+        let isPaused = connection.assumeIsolated { $0.isPaused }
+        let timedOut = exchange.silence.take(counts: !isPaused && !exchange.isHeadAwaited, at: now)
+        let isUnasked = timedOut > 0 && connection.assumeIsolated { $0.requestsTimedOut(timedOut) }
+        let isSpent = exchange.isLinkSpent(countsStalls: !isPaused)
+        guard isSpent || isUnasked else { return }
+        if exchange.silence.isTooLong(at: now) {
+            exchange.silence.end()
+            connection.assumeIsolated { $0.leaveEndpoint(because: .silence) }
+        } else if isSpent {
+            connection.assumeIsolated { $0.leaveEndpoint(because: .unanswered) }
+        }
     }
 
     /// Hands the batch to the connection. Must come before anything that asks whether a frame has started.
@@ -150,12 +168,14 @@ extension Client: @preconcurrency MailboxOwner {
         switch exchange.cancel(ticket, now: loop.now, hasStarted: { _ in started }) {
         case .none: return
         case .notSent(let waiter, let position):
+            if code == .timedOut { exchange.noteTimedOutUnsent() }
             if position != 0 { connection.assumeIsolated { _ = $0.outbound.remove(position) } }
             waiter.resume(.failure(unsentError(code, message)))
         case .sent(let waiter, let serial, let type):
             // Those of a link that was left say nothing about the endpoint of today.
             if entry.position >= exchange.table.retiredEnd, entry.expectsResponse {
-                if code == .timedOut { exchange.countTimedOut() }
+                // What we do not read ourselves is no failure of the endpoint's.
+                if code == .timedOut, !connection.assumeIsolated({ $0.isPaused }) { exchange.countTimedOut() }
                 exchange.noteGivenUp(code)
             }
             if entry.expectsResponse, let frame = codec.cancelFrame(for: serial, type: type) {

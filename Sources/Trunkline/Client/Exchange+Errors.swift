@@ -12,5 +12,8 @@ extension Exchange {
     }
 
     /// The endpoint is another now.
-    mutating func forgetErrors() { errors?.reset() }
+    mutating func forgetErrors() {
+        errors?.reset()
+        silence.end()
+    }
 }

@@ -24,19 +24,33 @@ extension Exchange {
 
     /// A request that had started on the present link was given up.
     mutating func noteGivenUp(_ code: ClientError.Code) {
+        if code == .timedOut { silence.latest += 1 }
         guard order.codec != nil else { return }
         order.hasGivenUp = true
         if code == .timedOut { order.hasTimedOut = true }
     }
 
+    /// Whether requests that had started on the present link were given up in this batch: `isLinkSpent` and `silence` are to
+    /// be asked.
+    var hasGivenUp: Bool { order.hasGivenUp || silence.latest > 0 }
+
+    /// Whether the oldest answer that is due on the present link may still be on its way: it holds up those behind it. Where
+    /// responses match by serial, none does.
+    var isHeadAwaited: Bool {
+        mutating get { order.codec != nil && table.isFirstAwaited(before: unstarted) }
+    }
+
     /// Whether the link is to be left: the next request would wait for an answer that nobody wants, or it has stalled too
     /// often in a row. Asked once, at the end of every batch.
-    mutating func isLinkSpent() -> Bool {
+    ///
+    /// - Parameter countsStalls: Whether what timed out was for the server to answer, and not held back by us.
+    mutating func isLinkSpent(countsStalls: Bool) -> Bool {
         guard order.hasGivenUp else { return false }
         let hasTimedOut = order.hasTimedOut
         (order.hasGivenUp, order.hasTimedOut) = (false, false)
         if table.isHeldInVain { return true }
-        guard hasTimedOut, let maximumStalls = order.maximumStalls, table.isForsaken(before: unstarted) else {
+        guard hasTimedOut, countsStalls, let maximumStalls = order.maximumStalls, table.isForsaken(before: unstarted)
+        else {
             return false
         }
         order.stalls += 1

@@ -41,6 +41,8 @@ struct Exchange: Sendable {
     var order: Order
     /// When the link is replaced although it works.
     var replacement: Replacement
+    /// Requests that timed out since the endpoint was last heard.
+    var silence: Silence
     let maximumInFlight: Int
     private let maximumWaiting: Int
     private let maximumWaitingBytes: Int
@@ -50,6 +52,7 @@ struct Exchange: Sendable {
     init(speaking codec: any FrameCodec, options: ClientOptions, seed: UInt64) {
         table = RequestTable(matching: codec.matching, quarantine: options.requests.quarantine)
         order = Order(of: codec, options.liveness)
+        silence = Silence(options.liveness)
         errors = options.failover.errorRate.map {
             ErrorRateWindow(share: $0.share, minimumRequests: $0.minimumRequests, window: $0.window)
         }
@@ -310,6 +313,7 @@ struct Exchange: Sendable {
     ) -> [(ticket: Ticket, waiter: Waiter)] {
         let lost = table.linkLost(hasStarted: hasStarted)
         order.stalls = 0
+        silence.end()
         if !isOurDoing {
             for _ in lost { errors?.countFailed() }
         }

@@ -172,6 +172,7 @@ extension Connection {
 
     /// The link is gone: what had started is lost, what had not goes out on the next one.
     func lose(_ cause: any Error) {
+        deliverHeld()
         guard let link else { return }
         guard greeting == nil else { return greetingLost(link.session, cause) }
         if link.transport.isHoldingBytes, (cause as? TransportError)?.code == .closedLocally {
@@ -180,6 +181,8 @@ extension Connection {
             link.transport.close()
         }
         self.link = nil
+        // Its server may accept links and answer nothing on any of them.
+        let wasNeverHeard = DisconnectCause(cause) == .halfOpen && !heartbeat.machine.hasHeard
         stopLiveness()
         lastCause = cause
         let bytesUnsent = outbound.unwrittenCount
@@ -194,6 +197,7 @@ extension Connection {
             isOrderly: DisconnectCause(cause) == .closedByServer,
             wasQuiet: wasQuiet,
             demand: demand,
+            countsAgainstEndpoint: wasNeverHeard,
             at: loop.now
         )
         perform(action) {

@@ -7,8 +7,9 @@ extension Connection {
     /// or, with `options.reconnecting.maximumAttempts`, no server could be reached.
     ///
     /// It pulls: while nobody asks for the next frame, reading from the socket pauses and TCP pushes back on the
-    /// server. Several readers share the frames, each frame goes to one. Asking for the first frame connects. A ping of the
-    /// server's has been answered when it comes, if the codec answers pings; answers to our own heartbeat do not come.
+    /// server; its pings stay unanswered then, and a dead link unnoticed (`ClientOptions.Liveness`). Several readers share
+    /// the frames, each frame goes to one. Asking for the first frame connects. A ping of the server's has been answered
+    /// when it comes, if the codec answers pings; answers to our own heartbeat do not come.
     public nonisolated var frames: AsyncStream<Frame> {
         AsyncStream { await self.nextFrame() }
     }

@@ -3,8 +3,9 @@ import TrunklineIO
 
 /// Noticing that the link is dead: performs what `Liveness` decides.
 ///
-/// The machine hears of every read and of every flush. Its timer is armed for the instant at which it has to look next,
-/// and not moved when something is heard: when it fires and there is nothing to do, it is armed anew.
+/// The machine hears of every read, of every flush and of requests that time out. Its timer is armed for the instant at
+/// which it has to look next, and not moved when something is heard: when it fires and there is nothing to do, it is armed
+/// anew.
 extension Connection {
     /// How long pings take on the present link; `nil` before the first pong.
     public var roundTripTime: RoundTripTime? { heartbeat.machine.roundTripTime }
@@ -18,6 +19,8 @@ extension Connection {
         var armed: Instant?
         /// The latest ping's place in the outbound order, and its serial; 0 for none on this link.
         var ping: (position: OutboundPosition, serial: SerialNumber) = (0, 0)
+        /// No frame from here on had been written when the frame that is incomplete began to come in.
+        var incompleteFrom: OutboundPosition = 0
     }
 
     // MARK: From link to link
@@ -29,6 +32,8 @@ extension Connection {
         policy.deadline = options.liveness.deadline
         policy.probeAfter = options.liveness.probeAfter
         policy.speakAfter = options.liveness.speakAfter
+        policy.minimumRate = options.liveness.minimumRate
+        policy.maximumTimeouts = options.liveness.maximumStalls
         policy.mode =
             switch options.liveness.heartbeat {
             case _ where codec.ping(number: 0) == nil: .none
@@ -38,6 +43,8 @@ extension Connection {
             }
         heartbeat.machine = Liveness(policy, startedAt: loop.now)
         heartbeat.ping = (0, 0)
+        // The greeting may have left the beginning of a frame.
+        if link?.received.isEmpty == false { received(0, hasFrames: false) }
         armLiveness()
     }
 
@@ -57,17 +64,40 @@ extension Connection {
             heartbeat.machine.resume(at: loop.turnTime)
             armLiveness()
         } else {
-            heartbeat.machine.suspend()
+            heartbeat.machine.suspend(at: loop.turnTime)
+            armLiveness()
         }
     }
 
-    /// Bytes have come in.
+    /// So many bytes have come in, and have completed frames or not.
     @inline(__always)
-    func heard() {
+    func received(_ count: Int, hasFrames: Bool) {
         let wasProbing = heartbeat.machine.isProbing
-        heartbeat.machine.heard(at: loop.turnTime)
+        // Complete frames may be left for the next turn.
+        let isIncomplete = link.map { !$0.received.isEmpty && !$0.holdsFrames } ?? false
+        let isNew =
+            hasFrames
+            ? heartbeat.machine.heard(at: loop.turnTime, leavesIncomplete: isIncomplete)
+            : heartbeat.machine.grew(by: count, isIncomplete: isIncomplete, at: loop.turnTime)
+        if isIncomplete, hasFrames || isNew { heartbeat.incompleteFrom = outbound.firstUnstarted }
         // The timer waits for the ping's deadline; the next ping may be due before.
-        if wasProbing { armLiveness() }
+        if isNew || wasProbing && hasFrames { armLiveness() }
+    }
+
+    /// So many requests that had been written to the link timed out: they are a reason to ping. Returns whether the link has
+    /// no ping to be asked with, and no frame comes in that may be the answer to a request.
+    func requestsTimedOut(_ count: Int) -> Bool {
+        guard link != nil, greeting == nil else { return false }
+        heartbeat.machine.timedOut(count)
+        armLiveness()
+        guard !heartbeat.machine.asks else { return false }
+        return !(heartbeat.machine.isGrowing(at: loop.now) && isIncompleteAwaited)
+    }
+
+    /// Whether the frame that is coming in can be the answer to a request that waits: to one that was written before.
+    private var isIncompleteAwaited: Bool {
+        let first = link?.firstPosition ?? 0
+        return owner?.hasUnanswered(at: first..<max(first, heartbeat.incompleteFrom)) ?? true
     }
 
     /// The server's ping or pong has come.
@@ -93,7 +123,7 @@ extension Connection {
 
     /// Lets the timer fire in time for the machine's next look. One that is armed for earlier stays.
     func armLiveness() {
-        guard let next = heartbeat.machine.nextLook else { return }
+        guard let next = heartbeat.machine.nextLook, next < .distantFuture else { return }
         if let armed = heartbeat.armed, armed <= next { return }
         let timer = heartbeat.timer ?? ConnectionTimer(self) { $0.livenessTimerFired() }
         heartbeat.timer = timer
@@ -106,7 +136,9 @@ extension Connection {
     private func livenessTimerFired() {
         guard let due = heartbeat.armed, let link = link?.session else { return }
         heartbeat.armed = nil
-        if look(due) == .declareDead {
+        let action = look(due)
+        if action == .examine { examine() }
+        if action == .declareDead {
             // What the socket holds was said in time: a loop that was held up has not read it yet.
             read()
             guard self.link?.session == link else { return }
@@ -115,13 +147,25 @@ extension Connection {
         armLiveness()
     }
 
+    /// A socket that has failed says so to those who read or write, and we do neither: takes what is left to read, and with
+    /// it the failure, wherever that goes.
+    private func examine() {
+        guard let link, link.transport.hasFailed else { return }
+        held.isUnlimited = true
+        updateReading()
+    }
+
     /// Asks the machine, and sends the ping it asks for.
     private func look(_ due: Instant) -> Liveness.Action {
         let positions = heartbeat.machine.firstWritten..<max(heartbeat.machine.firstWritten, outbound.level.unstarted)
         let owner = owner
-        let action = heartbeat.machine.timerFired(due: due, at: loop.now) {
+        var machine = heartbeat.machine
+        let action = machine.timerFired(due: due, at: loop.now) {
+            isIncompleteAwaited
+        } hasUnanswered: {
             owner?.hasUnanswered(at: positions) ?? false
         }
+        heartbeat.machine = machine
         if case .ping(let number) = action, let ping = codec.ping(number: number) { send(ping) }
         return action
     }
@@ -144,12 +188,13 @@ extension Connection {
     /// that is a sign of life, so that a large request on a slow line does not cost the link. Otherwise it is none: a
     /// write may be cut short without the socket being full, as that of the ping itself once was.
     func socketTookBytes() {
-        if heartbeat.ping.position > outbound.firstUnwritten { heartbeat.machine.heard(at: loop.turnTime) }
+        if heartbeat.ping.position > outbound.firstUnwritten { heartbeat.machine.tookBytes(at: loop.turnTime) }
     }
 
     private func loseToSilence() {
         guard let endpoint = link?.endpoint else { return }
-        let message = "no sign of life from \(endpoint) within \(options.liveness.deadline) of a ping"
+        let since = heartbeat.machine.asks ? "of a ping" : "of the beginning of a frame"
+        let message = "no complete frame from \(endpoint) within \(options.liveness.deadline) \(since)"
         lose(TransportError(.halfOpen, message))
     }
 }
@@ -158,7 +203,7 @@ extension Liveness {
     /// A machine that asks for nothing, for when there is no link.
     fileprivate static func stopped(at now: Instant) -> Liveness {
         var policy = Policy()
-        policy.mode = .none
+        (policy.mode, policy.interval, policy.minimumRate) = (.none, .seconds(Int64.max), nil)
         return Liveness(policy, startedAt: now)
     }
 }

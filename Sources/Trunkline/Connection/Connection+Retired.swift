@@ -13,6 +13,7 @@ extension Connection {
     /// The link takes no new requests from now on: those that have started on it finish there, or meet their deadline;
     /// the others go out on the next one.
     func retire(_ cause: DisconnectCause) {
+        deliverHeld()
         guard let current = link, greeting == nil else { return }
         guard let owner else { return lose(TransportError.closedByUs) }
         link = nil

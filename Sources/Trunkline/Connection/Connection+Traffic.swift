@@ -13,11 +13,13 @@ extension Connection {
     func read(_ share: ReadShare = ReadShare()) {
         guard let transport = link?.transport, greeting?.loss == nil else { return }
         var share = share
-        var hasHeard = false
+        share.limit(to: readBudget(of: .max))
+        let before = transport.receivedCount
+        var count = 0
         var ending: (any Error)?
         if link?.holdsFrames == false { loop.withReceiveMemory { self.link?.received.borrow(&$0) } }
         while true {
-            let count = decoded.count
+            let decodedBefore = decoded.count
             guard
                 let step = self.link?.readAndDecode(
                     into: &decoded,
@@ -25,22 +27,25 @@ extension Connection {
                     maximumFrames: share.step
                 )
             else { return }
-            if step.count > 0 { hasHeard = true }
+            count += step.count
             ending = step.ending
             guard ending == nil, step.mayHaveMore else { break }
-            guard share.goesOn(after: step.count, decoded.count - count, at: loop.now) else {
+            guard share.goesOn(after: step.count, decoded.count - decodedBefore, at: loop.now) else {
                 scheduleReading()
                 break
             }
         }
         loop.withReceiveMemory { self.link?.received.giveBack(to: &$0) }
-        if hasHeard { heard() }
+        // With TLS also what is no complete record yet, or has nothing to read.
+        count = max(count, transport.receivedCount &- before)
+        if count > 0 || !decoded.isEmpty { received(count, hasFrames: !decoded.isEmpty) }
         // Taken out first: those who take the frames may write, find the link gone and read what is left of it, which must
         // not deliver these once more.
         var frames = exchange(&decoded, with: [])
         deliver(frames)
         frames.removeAll(keepingCapacity: true)
-        if decoded.isEmpty { decoded = frames }
+        // That of very many last words is given back.
+        if decoded.isEmpty, frames.capacity <= 8192 { decoded = frames }
         // The frames may have made their receiver close, or lose, this very link.
         guard let ending, self.link?.transport === transport else { return }
         lose(ending)
@@ -64,7 +69,8 @@ extension Connection {
         if greeting != nil { return takeInGreeting(frames) }
         if !machine.didWork, frames.contains(where: \.isWork) { machine.linkDidWork() }
         if let owner {
-            owner.connection(did: .received(frames))
+            let frames = isPaused || !held.frames.isEmpty ? hold(frames) : frames
+            if !frames.isEmpty { owner.connection(did: .received(frames)) }
         } else {
             for var frame in frames {
                 frame.session = link?.session ?? 0
@@ -81,7 +87,7 @@ extension Connection {
         if let greeting {
             transport.isReading = greeting.mayRead && greeting.loss == nil
         } else {
-            transport.isReading = isOwned ? !isPaused : !readers.isEmpty
+            transport.isReading = isOwned ? !isPaused || !isHoldFull : !readers.isEmpty || held.isUnlimited
         }
         if transport.isReading, link?.holdsFrames == true { scheduleReading() }
         readingChanged(to: transport.isReading)

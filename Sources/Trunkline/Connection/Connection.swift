@@ -67,8 +67,10 @@ public actor Connection {
     private var draining: Drain?
     /// The owner takes no new requests, and closes when the last one has ended.
     var isOwnerDraining = false
-    /// Reading is suspended by the owner.
+    /// The owner wants no frames but heartbeats.
     var isPaused = false
+    /// What has come of the link meanwhile.
+    var held = Held()
     /// Reused from batch to batch.
     var decoded: [Frame] = []
 
@@ -282,6 +284,7 @@ public actor Connection {
         endRace()
         if let link { Lingering.close(link.transport, on: loop) }
         link = nil
+        held = Held()
         closeRetired()
         // Before the queue is emptied: it knows what has started.
         failWriters(ClientError(.closed, .unknown, "the connection was closed")) { self.outbound.hasStarted($0) }

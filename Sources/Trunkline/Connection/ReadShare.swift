@@ -31,6 +31,9 @@ struct ReadShare {
     /// For a link that ends now: what it said before is read in this turn or never. Bytes limit it alone.
     static var lastWords: ReadShare { ReadShare(frames: .max, time: .seconds(3600)) }
 
+    /// Lets no more than so many bytes be read.
+    mutating func limit(to bytes: Int) { bytesLeft = min(bytesLeft, bytes) }
+
     /// The most frames to decode in one step.
     var step: Int { min(framesLeft, Self.framesAtOnce) }
 

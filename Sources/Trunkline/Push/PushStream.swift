@@ -31,9 +31,17 @@ public struct PushBuffering: Sendable {
         case dropOldest
         /// The new push is lost; an element `.dropped` stands in its place.
         case dropNewest
-        /// Nothing more is read from the socket until the reader has caught up. TCP pushes back on the server, and
-        /// *replies wait too*: a reader that in turn waits for a reply deadlocks until the reply's deadline. What was
-        /// decoded at once with the push that filled the buffer, at most 512 frames and about 1 MiB, is still held.
+        /// Nothing more is handed over until the reader has caught up, to nobody: *replies wait too*, since they must not
+        /// overtake what came before them, and a reader that in turn waits for a reply deadlocks until the reply's deadline.
+        ///
+        /// Meanwhile reading goes on for the sake of heartbeats: the server's pings are answered, a dead link is noticed, and
+        /// what else comes is held, up to `options.inbound.maximumHeld` (1 MiB). From then on nothing is read and TCP pushes
+        /// back on the server, whose pings stay unanswered; `ClientOptions.Liveness` says what is still noticed. What
+        /// was read at once with the push that filled the buffer, at most 1 MiB, and what was held are added to the buffer.
+        /// Links that were left are not read meanwhile.
+        ///
+        /// For a server that ends links on which its pings stay unanswered, choose another policy, or a reader that is fast
+        /// enough.
         case suspendReading
     }
 

@@ -4,12 +4,15 @@ public import TrunklineCore
 public struct ReplyBuffering: Sendable, Hashable {
     /// What happens when the buffer is full.
     public enum Overflow: Sendable, Hashable {
-        /// Nothing more is read from the socket until the reader has caught up: TCP pushes back on the server.
+        /// Nothing more is handed over until the reader has caught up. Reading goes on meanwhile for the sake of heartbeats,
+        /// up to `options.inbound.maximumHeld` (1 MiB); then TCP pushes back on the server, whose pings stay unanswered from
+        /// then on.
         ///
         /// Everything else on the link waits too, *replies to other requests included*, while their deadlines run: a
         /// reader that asks something else of the same client before it goes on waits in vain. Use a second client for
-        /// that, or `.fail` with a buffer for the longest reply. The link is not given up for its silence meanwhile.
-        /// What was read at once with the part that filled the buffer, at most 1 MiB, is still held.
+        /// that, or `.fail` with a buffer for the longest reply. A link that is not read is not given up for its silence.
+        /// What was read at once with the part that filled the buffer, at most 1 MiB, and what was held are added to the
+        /// buffer.
         case suspendReading
         /// The stream ends with `overloaded`, fate `unknown`, after the parts that it holds. The request is cancelled.
         case fail

@@ -14,10 +14,10 @@ public enum DisconnectCause: String, Sendable, Hashable, CaseIterable {
     case closedByServer
     /// The server said that it is about to go.
     case goAway
-    /// The link looked established but gave no sign of life.
+    /// The link looked established but gave no sign of life: no complete frame, whatever bytes came.
     case halfOpen
-    /// The answers that are due on the link are wanted by nobody any more: see `options.liveness.maximumStalls` and
-    /// `FrameCodec.mayPipeline(behind:)`.
+    /// The server answered nothing, or the answers that are due on the link are wanted by nobody any more: see
+    /// `options.liveness.maximumStalls` and `FrameCodec.mayPipeline(behind:)`.
     case unanswered
     /// Requests that were given up held every serial number of the link, or every place below
     /// `options.requests.maximumInFlight`: see `options.requests.quarantine`.

@@ -62,7 +62,8 @@ extension ReconnectMachine {
     ///
     /// An error rate moves on only to an endpoint that has not failed lately. A server that is about to go is left in
     /// any case; where it is the only one, after the policy's wait. After the last response of a link that said nothing
-    /// of a time, or when the link is of no more use, the next link is made at once and to the same endpoint.
+    /// of a time, or when the link is of no more use, the next link is made at once and to the same endpoint. A server that
+    /// answers nothing has failed: where it is the only one, the next link is made after the policy's wait.
     ///
     /// - Parameters:
     ///   - demand: Who needs another link. Without demand, none follows on `goAway`.

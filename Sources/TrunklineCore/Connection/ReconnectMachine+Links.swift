@@ -60,6 +60,7 @@ extension ReconnectMachine {
     ///   - isOrderly: The server closed the link in order.
     ///   - wasQuiet: No request was in flight on it.
     ///   - demand: Who needs another link.
+    ///   - countsAgainstEndpoint: Its endpoint has failed, however long the link was ready.
     package mutating func linkLost(
         _ session: UInt64,
         _ cause: DisconnectCause,
@@ -67,6 +68,7 @@ extension ReconnectMachine {
         wasQuiet: Bool = true,
         demand: Demand = .request,
         retryAfter: Duration? = nil,
+        countsAgainstEndpoint: Bool = false,
         at now: Instant
     ) -> Action {
         guard state == .ready(session: session) else { return .none }
@@ -76,7 +78,7 @@ extension ReconnectMachine {
         lastCause = cause
         if let endpoint {
             // Where links break, or do nothing, another endpoint may be better.
-            if !wasStable, !(hasProvedItself && isOrderly) { ring.failed(endpoint, at: now) }
+            if countsAgainstEndpoint || !(wasStable || hasProvedItself && isOrderly) { ring.failed(endpoint, at: now) }
             hold(endpoint, for: retryAfter, at: now)
         }
         if !hasProvedItself { failures += 1 }

@@ -74,13 +74,15 @@ package struct ReconnectMachine: Sendable {
         case unanswered
         /// Requests that were given up hold what the next ones need: serial numbers, or places below the limit.
         case exhausted
+        /// Its server answers nothing at all.
+        case silence
 
         /// What to say of the link.
         var cause: DisconnectCause {
             switch self {
             case .goAway, .lastResponse: .goAway
             case .errorRate: .closedLocally
-            case .unanswered: .unanswered
+            case .unanswered, .silence: .unanswered
             case .exhausted: .exhausted
             }
         }

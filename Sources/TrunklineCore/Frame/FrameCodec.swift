@@ -89,13 +89,14 @@ public protocol FrameCodec: Sendable {
     func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame?
 
     /// The frame that asks the server for a sign of life; `nil` where there is none: such a link has no heartbeat, only
-    /// the kernel's probes (`options.connecting.keepAlive`).
+    /// the kernel's probes (`options.connecting.keepAlive`) and the rules of `options.liveness` for frames that are never
+    /// completed and requests that time out in a row.
     ///
     /// `number` counts the pings of a link from 0. A codec may put it, or what is left of it, into the frame's serial;
     /// an answer with another serial than that, and not 0, is known to be of an earlier ping.
     ///
     /// The answer must be told from a response by `decode`. Where it cannot (in-order protocols whose ping is a request
-    /// like any other), return `nil`: it would be given to the oldest request. Every response is a sign of life there.
+    /// like any other), return `nil`: it would be given to the oldest request. Every frame is a sign of life there.
     func ping(number: UInt64) -> Frame?
 
     /// The frame that answers the server's `ping`; `nil` where it wants no answer.

@@ -84,7 +84,7 @@ package struct OutboundQueue: Sendable {
     package var level: Level {
         var level = Level()
         level.nextPosition = nextPosition
-        level.unstarted = headPosition + (isHeadStarted ? 1 : 0)
+        level.unstarted = firstUnstarted
         level.byteCount = byteCount
         level.linkFrameCount = linkFrameCount
         return level
@@ -92,6 +92,9 @@ package struct OutboundQueue: Sendable {
 
     /// The position that the next appended frame gets.
     package var nextPosition: OutboundPosition { headPosition + UInt64(items.count - head) }
+
+    /// The position of the first frame of which nothing is written.
+    package var firstUnstarted: OutboundPosition { headPosition + (isHeadStarted ? 1 : 0) }
 
     /// The position of the first frame that is not written to its last byte.
     package var firstUnwritten: OutboundPosition { headPosition }

@@ -64,8 +64,8 @@ package struct PushBuffer: Sendable {
     }
 
     package mutating func noteReconnected() {
-        // Unread repetitions would grow without bound.
-        guard elements.last != .reconnected, elements.count / 2 <= maximumCount else { return }
+        // Unread repetitions would grow without bound. Of frames there may be more than the maximum, under `suspendReading`.
+        guard elements.last != .reconnected, elements.count / 2 <= max(maximumCount, frameCount) else { return }
         elements.append(.reconnected)
     }
 

@@ -29,6 +29,11 @@ extension RequestTable {
     /// and for protocols with serials.
     package mutating func oldestAbandonedUntil() -> Instant? { order.oldestAbandonedUntil() }
 
+    /// Whether somebody waits for the answer that comes next on the present link.
+    package mutating func isFirstAwaited(before unstarted: OutboundPosition) -> Bool {
+        order.first(before: unstarted).map { entries.contains($0) } ?? false
+    }
+
     /// Whether every request before `unstarted` has been answered: then no answer was left out.
     package mutating func isLevel(before unstarted: OutboundPosition) -> Bool { order.first(before: unstarted) == nil }
 }

@@ -60,6 +60,7 @@ extension SecuredTransport {
                 readings -= 1
                 switch unsafe socket?.read(into: memory) ?? .end {
                 case .bytes(let count):
+                    receivedCount &+= count
                     var input = unsafe UnsafeRawBufferPointer(rebasing: memory[..<count])
                     let outcome = unsafe engine.read(&input, into: buffer)
                     if unsafe !input.isEmpty { unsafe left.append(contentsOf: input) }

@@ -50,6 +50,9 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     /// A server that asked for a certificate has twice as long as the handshake took to refuse it, within these bounds.
     private static let patienceBounds = Duration.milliseconds(50)...Duration.seconds(1)
 
+    package internal(set) var receivedCount = 0
+    package var hasFailed: Bool { socket?.hasFailed ?? true }
+
     package var isReading = false {
         didSet { if isReading != oldValue { readingChanged() } }
     }

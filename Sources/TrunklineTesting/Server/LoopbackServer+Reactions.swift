@@ -82,6 +82,8 @@ extension LoopbackServer {
         case .sequence(let reactions): program.steps += reactions.reversed().map { .react($0) }
         case .inPieces(let size, let reaction): program.enter(.pieces(size), reaction)
         case .half(let reaction): program.enter(.half, reaction)
+        case .halfForEver(let reaction): program.enter(.halfForEver, reaction)
+        case .flippingBit(let bit, let reaction): program.enter(.flipped(bit), reaction)
         case .close: finish(link)
         case .startTLS:
             link.appendStartTLS()
@@ -147,6 +149,13 @@ extension LoopbackServer {
         case .half:
             link.append(Array(bytes.prefix(bytes.count / 2)))
             link.appendClose()
+        case .halfForEver:
+            link.append(Array(bytes.prefix(bytes.count / 2)))
+            link.appendHang()
+        case .flipped(let bit):
+            var flipped = bytes
+            if bit / 8 < bytes.count { flipped[bit / 8] ^= 0x80 >> UInt8(bit % 8) }
+            link.append(flipped)
         }
         markDirty(link)
     }

@@ -15,6 +15,10 @@ struct Program {
         case pieces(Int)
         /// The first half, and then the link is closed.
         case half
+        /// The first half, and then nothing more.
+        case halfForEver
+        /// With this bit wrong.
+        case flipped(Int)
     }
 
     let link: UInt64

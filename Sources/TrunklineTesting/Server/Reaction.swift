@@ -26,6 +26,8 @@ public struct Reaction: Sendable {
         case sequence([Reaction])
         case inPieces(of: Int, Reaction)
         case half(Reaction)
+        case halfForEver(Reaction)
+        case flippingBit(Int, Reaction)
         case outOfOrder(window: Int, seed: UInt64?, Reaction)
         case close
         case startTLS
@@ -153,6 +155,17 @@ extension Reaction {
 
     /// Writes the first half of a reply's bytes and closes the connection.
     public static func closeMidFrame(_ reaction: Reaction = .echo) -> Reaction { Reaction(.half(reaction)) }
+
+    /// Writes the first half of a reply's bytes, and then nothing more to this connection, which stays: as a server that hangs
+    /// in the midst of a frame. What else there is to be written waits until the connection ends.
+    public static func hangMidFrame(_ reaction: Reaction = .echo) -> Reaction { Reaction(.halfForEver(reaction)) }
+
+    /// Does `reaction` with one bit wrong in every frame that it writes: `bit` counts from the highest of the first byte. A
+    /// frame that has no such bit is written as it is. With a bit of the length the client loses framing: it takes what follows for
+    /// a piece of one long frame.
+    public static func flippingBit(_ bit: Int, _ reaction: Reaction = .echo) -> Reaction {
+        Reaction(.flippingBit(max(0, bit), reaction))
+    }
 
     /// Closes the connection in good order, once everything before is written. What the client sends is not heeded.
     public static let close = Reaction(.close)

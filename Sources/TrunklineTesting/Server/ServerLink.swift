@@ -61,6 +61,8 @@ final class ServerLink {
         case pieces([UInt8], start: Int, size: Int)
         case startTLS
         case close
+        /// Nothing behind it is ever written.
+        case hang
     }
 
     init(_ transport: any Transport, _ codec: any FrameCodec) {
@@ -141,6 +143,12 @@ final class ServerLink {
         later.append(.close)
     }
 
+    /// Writes nothing of what follows.
+    func appendHang() {
+        sealTail()
+        later.append(.hang)
+    }
+
     /// Goes on with TLS once everything is written.
     func appendStartTLS() {
         sealTail()
@@ -177,6 +185,9 @@ final class ServerLink {
                     return flushPiece(of: bytes, start, size, sent: &sent)
                 case .startTLS?: return .startTLS
                 case .close?: return .close
+                case .hang?:
+                    later.prepend(.hang)
+                    return .done
                 }
                 continue
             }

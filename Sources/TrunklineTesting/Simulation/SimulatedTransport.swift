@@ -45,6 +45,8 @@ final class SimulatedTransport: Transport {
         }
     }
 
+    var hasFailed: Bool { link.end(side).failure != nil }
+
     func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome {
         loop.preconditionIsCurrent()
         return unsafe link.read(side, into: buffer)

@@ -117,6 +117,38 @@ import Testing
         }
     }
 
+    @Test func aServerThatAnswersNothingIsLeftForAnother() throws {
+        var machine = machine(["a:1", "b:1"])
+        let first = try attempt(machine.wanted(at: now))
+        _ = machine.linkReady(first.id, at: now)
+        let action = machine.leave(first.id, because: .silence, at: after(60))
+        guard case .retire(first.id, .connect(let next)) = action else {
+            Issue.record("\(action)")
+            return
+        }
+        #expect(next.endpoint == "b:1")
+        #expect(machine.lastCause == .unanswered)
+        #expect(!machine.ring.isHealthy("a:1", at: after(60)))
+    }
+
+    @Test func theOnlyServerThatAnswersNothingIsComeBackToAfterAWait() throws {
+        var machine = machine(["a:1"])
+        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        let action = machine.leave(1, because: .silence, at: after(60))
+        #expect(action == .retire(session: 1, then: .wait(until: after(61))))
+    }
+
+    /// A server that accepted links and answered nothing on them was come back to for ever: each link lasted for longer than
+    /// `stableAfter` before its silence was noticed.
+    @Test func aLossMayCountAgainstTheEndpointHoweverLongTheLinkLasted() throws {
+        var machine = machine(["a:1", "b:1"])
+        let first = try attempt(machine.wanted(at: now))
+        _ = machine.linkReady(first.id, at: now)
+        let lost = machine.linkLost(first.id, .halfOpen, countsAgainstEndpoint: true, at: after(60))
+        let next = try wait(lost)
+        #expect(try attempt(machine.timerFired(at: next)).endpoint == "b:1")
+    }
+
     @Test func aLastResponseWithAHintIsAGoodbyeForThatTime() throws {
         var machine = machine(["a:1"])
         _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)

@@ -15,7 +15,7 @@ import Testing
         #expect(link.machine.nextLook == at(40))
     }
 
-    @Test func anyByteStartsTheIntervalAnew() {
+    @Test func anyFrameStartsTheIntervalAnew() {
         var link = TestLink()
         link.machine.heard(at: at(10))
         #expect(link.fire(at: 30) == .none)
@@ -30,7 +30,7 @@ import Testing
         #expect(link.fire(at: 40) == .declareDead)
     }
 
-    @Test func anyByteAfterThePingSavesTheLink() {
+    @Test func anyFrameAfterThePingSavesTheLink() {
         var link = TestLink()
         _ = link.fire(at: 30)
         link.machine.heard(at: at(39))
@@ -41,8 +41,8 @@ import Testing
         #expect(link.fire(at: 79) == .declareDead)
     }
 
-    /// A byte that is read in the very turn in which the ping went out came after the silence.
-    @Test func aByteAtTheInstantOfThePingCounts() {
+    /// A frame that is read in the very turn in which the ping went out came after the silence.
+    @Test func aFrameAtTheInstantOfThePingCounts() {
         var link = TestLink()
         _ = link.fire(at: 30)
         link.machine.heard(at: at(30))
@@ -100,7 +100,7 @@ import Testing
         #expect(link.fire(at: 37.1, hasUnanswered: true) == .ping(number: 1))
     }
 
-    @Test func aByteSinceTheRequestPutsTheProbeOff() {
+    @Test func aFrameSinceTheRequestPutsTheProbeOff() {
         var link = TestLink()
         _ = link.machine.wrote(from: 1, at: at(2))
         link.machine.heard(at: at(3))
@@ -198,10 +198,13 @@ import Testing
     @Test func aLinkThatWeDoNotReadIsNotJudged() {
         var link = TestLink()
         _ = link.fire(at: 30)
-        link.machine.suspend()
-        #expect(link.machine.nextLook == nil)
+        link.machine.suspend(at: at(35))
+        #expect(link.machine.nextLook == at(65))
         #expect(link.fire(at: 40) == .none)
-        #expect(link.fire(at: 400) == .none)
+        // Only its socket is asked.
+        #expect(link.fire(at: 65) == .examine)
+        #expect(link.machine.nextLook == at(95))
+        #expect(link.fire(at: 400) == .examine)
         link.machine.resume(at: at(500))
         #expect(!link.machine.isProbing)
         #expect(link.machine.nextLook == at(530))
@@ -217,7 +220,7 @@ import Testing
 
     @Test func oneWayGoesOnWithoutReading() {
         var link = TestLink(mode: .oneWay)
-        link.machine.suspend()
+        link.machine.suspend(at: at(0))
         #expect(link.fire(at: 30) == .ping(number: 0))
     }
 }
@@ -243,8 +246,17 @@ struct TestLink {
         self.init(policy)
     }
 
-    mutating func fire(due: Double? = nil, at time: Double, hasUnanswered: Bool = false) -> Liveness.Action {
-        let action = machine.timerFired(due: at(due ?? time), at: at(time)) { hasUnanswered }
+    mutating func fire(
+        due: Double? = nil,
+        at time: Double,
+        isAwaited: Bool = true,
+        hasUnanswered: Bool = false
+    ) -> Liveness.Action {
+        let action = machine.timerFired(due: at(due ?? time), at: at(time)) {
+            isAwaited
+        } hasUnanswered: {
+            hasUnanswered
+        }
         if case .ping = action { machine.pingSent(serial: serial, goesOutAtOnce: goesOutAtOnce, at: at(time)) }
         return action
     }

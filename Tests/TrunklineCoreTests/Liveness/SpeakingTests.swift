@@ -62,7 +62,7 @@ import Testing
 
     @Test func weSpeakAlsoWhileWeDoNotRead() {
         var link = link()
-        link.machine.suspend()
+        link.machine.suspend(at: at(0))
         #expect(link.machine.nextLook == at(4))
         for time in stride(from: 4.0, through: 40, by: 4) { #expect(link.fire(at: time) != .none) }
         link.machine.resume(at: at(41))

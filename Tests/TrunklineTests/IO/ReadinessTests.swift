@@ -127,7 +127,7 @@ struct ReadinessTests {
         @Test func aPollerSaysWhatItCannotWatch() throws {
             let descriptor = try refused()
             defer { closeDescriptor(descriptor) }
-            let poller = EpollPoller()
+            let poller = try EpollPoller()
             #expect(poller.watch(descriptor, id: 7, reading: true, writing: false) == EPERM)
             #expect(poller.watch(descriptor, id: 7, reading: true, writing: true) == EPERM)
             #expect(poller.watch(descriptor, id: 7, reading: false, writing: false) == 0)

@@ -34,9 +34,9 @@ struct PartReactionTests {
     }
 
     @Test func endlessPartsWaitForAClientThatDoesNotRead() throws {
-        try simulate(speaking: PartsCodec.standard, handler: { _ in .endlessParts(filled(100_000)) }) {
-            service,
-            client in
+        let options = ClientOptions { $0.inbound.maximumHeld = 100_000 }
+        let handler: LoopbackServer.Handler = { _ in .endlessParts(filled(100_000)) }
+        try simulate(speaking: PartsCodec.standard, options: options, handler: handler) { service, client in
             let stream = client.stream(ask("x"), buffering: ReplyBuffering(maximumCount: 1))
             try await service.pass(.seconds(60))
             #expect(await service.server.journal.overflowCount == 0)

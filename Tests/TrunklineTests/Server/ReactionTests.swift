@@ -208,6 +208,15 @@ struct ReactionTests {
 
     // MARK: Pieces
 
+    @Test func aBitIsWrongInEveryFrameThatHasIt() async throws {
+        // The lowest of the first byte of the body.
+        let handler: LoopbackServer.Handler = { _ in .flippingBit(12 * 8 + 7) }
+        try await withServerAndClient(handler: handler) { _, client in
+            let replies = [try await client.send(ask("abc")).body, try await client.send(ask("")).body]
+            #expect(replies == ["`bc", ""])
+        }
+    }
+
     @Test(arguments: [1, 2, 5, 13])
     func aReplyInPiecesIsPutTogether(size: Int) async throws {
         try await withServerAndClient(handler: { _ in .inPieces(of: size) }) { _, client in

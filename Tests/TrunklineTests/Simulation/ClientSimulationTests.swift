@@ -693,7 +693,11 @@ struct ClientSimulationTests {
                 ? .sequence((0..<500).map { .push(Frame(.push, type: 2, body: filled(1000, with: UInt8($0 % 251)))) })
                 : .echo
         }
-        try simulate(options: ClientOptions { $0.requests.timeout = nil }, handler: handler) { service, client in
+        let options = ClientOptions {
+            $0.requests.timeout = nil
+            $0.inbound.maximumHeld = 100_000
+        }
+        try simulate(options: options, handler: handler) { service, client in
             let pushes = client.pushes(buffering: PushBuffering(maximumCount: 10, overflow: .suspendReading))
             try await client.post(ask("flood"))
             try await service.pass(.seconds(60))

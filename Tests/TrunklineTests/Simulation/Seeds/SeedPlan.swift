@@ -80,7 +80,8 @@ struct SeedPlan: Sendable {
     /// want, or for a refusal to be forgotten, and has connected once more; and until there is room for another request.
     var recoveryBound: Duration {
         var bound = (connectTimeout + restoring) * 2 + Self.backoffCap + .milliseconds(10)
-        if heartbeat == .pingPong { bound += heartbeatTimes.interval + heartbeatTimes.deadline }
+        // Without a ping, a frame that is never completed is noticed.
+        bound += heartbeatTimes.deadline + (heartbeat == .pingPong ? heartbeatTimes.interval : .zero)
         bound += Self.longestHint * 11 / 10
         // What was given up holds every place below the limit.
         if matching != .narrow { bound += Self.quarantine }
