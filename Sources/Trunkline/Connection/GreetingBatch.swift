@@ -94,7 +94,9 @@ final class GreetingBatch: Sendable {
             var fails = false
             if case .failure = outcome { fails = stopsAtFailure }
             let finished = state.finished(early: fails)
-            guard state.suspension != nil, state.next < frames.count, !state.isRefilling else { return (finished, false) }
+            guard state.suspension != nil, state.next < frames.count, !state.isRefilling else {
+                return (finished, false)
+            }
             state.isRefilling = true
             return (finished, true)
         }
