@@ -7,8 +7,8 @@ package import TrunklineCore
 /// sockets and `SimulatedEventLoop` (in `TrunklineTesting`) in virtual time. Nothing above this protocol may reach
 /// the operating system in another way.
 ///
-/// A turn of the loop: posted work and jobs → readiness of sockets → timers → end-of-turn work (one write per
-/// connection for everything that accumulated).
+/// A turn of the loop: posted work and jobs → readiness of sockets → what the last turn left for this one → timers →
+/// end-of-turn work (one write per connection for everything that accumulated).
 package protocol EventLoop: SerialExecutor, TaskExecutor {
     // MARK: From any thread
 

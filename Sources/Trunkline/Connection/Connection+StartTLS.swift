@@ -22,6 +22,8 @@ extension Connection {
 
     /// Puts TLS between the link and its socket; `suspension` hears how that ends, unless it returns why it does not begin.
     private func beginUpgrade(_ session: UInt64, _ suspension: Suspension<Outcome>) -> ClientError? {
+        // Pongs, which else go out at the end of the turn.
+        if greeting?.session == session, greeting?.outbound.isEmpty == false { flushGreeting() }
         guard let greeting, greeting.session == session, let link else {
             return ClientError(.closed, .notSent, "the greeting is over")
         }

@@ -12,41 +12,36 @@ struct ReadShare {
     private static let bytes = 1024 * 1024
     private static let time = Duration.microseconds(500)
 
-    private var framesLeft: Int
+    private var framesLeft = ReadShare.frames
     private var bytesLeft = ReadShare.bytes
-    private let time: Duration
     private var began: Instant?
+    private let isLast: Bool
 
     /// The share of one turn.
-    init() {
-        framesLeft = Self.frames
-        time = Self.time
-    }
+    init() { isLast = false }
 
-    private init(frames: Int, time: Duration) {
-        framesLeft = frames
-        self.time = time
-    }
+    private init(isLast: Bool) { self.isLast = isLast }
 
     /// For a link that ends now: what it said before is read in this turn or never. Bytes limit it alone.
-    static var lastWords: ReadShare { ReadShare(frames: .max, time: .seconds(3600)) }
+    static var lastWords: ReadShare { ReadShare(isLast: true) }
 
     /// Lets no more than so many bytes be read.
     mutating func limit(to bytes: Int) { bytesLeft = min(bytesLeft, bytes) }
 
     /// The most frames to decode in one step.
-    var step: Int { min(framesLeft, Self.framesAtOnce) }
+    var step: Int { isLast ? .max : min(framesLeft, Self.framesAtOnce) }
 
     /// Counts a step; returns whether another may follow. Asks for the time only from the second step on.
     mutating func goesOn(after bytes: Int, _ frames: Int, at now: @autoclosure () -> Instant) -> Bool {
         bytesLeft -= bytes
         framesLeft -= frames
-        guard bytesLeft > 0, framesLeft > 0 else { return false }
+        guard bytesLeft > 0, framesLeft > 0 || isLast else { return false }
+        if isLast { return true }
         let now = now()
         guard let began else {
             self.began = now
             return true
         }
-        return now.since(began) < time
+        return now.since(began) < Self.time
     }
 }
