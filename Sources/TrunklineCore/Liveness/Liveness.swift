@@ -145,6 +145,7 @@ package struct Liveness: Sendable {
     package mutating func tookBytes(at now: Instant) {
         lastHeard = now
         quietSince = now
+        if incompleteSince != nil { incompleteSince = now }
     }
 
     /// So many requests that had been written to this link timed out.
@@ -231,7 +232,6 @@ package struct Liveness: Sendable {
         tookBytes(at: now)
         timeouts = 0
         growth.count = 0
-        if incompleteSince != nil { incompleteSince = now }
     }
 
     // MARK: Time

@@ -66,6 +66,16 @@ import Testing
         #expect(link.fire(at: 41) == .none)
     }
 
+    /// The ping for a stuck frame was no probe at the very instant of another sign of life, and was sent again at once, for
+    /// ever.
+    @Test func aFrameIsNotStuckWhenTheServerTakesBytes() {
+        var link = TestLink()
+        link.grow(by: 1, at: 1)
+        link.machine.tookBytes(at: at(11))
+        #expect(link.fire(at: 11) == .none)
+        #expect(link.machine.nextLook == at(21))
+    }
+
     /// Padding between frames: no frame is incomplete.
     @Test func bytesThatAreNoPartOfAFrameMakeNothingStuck() {
         var link = TestLink()
