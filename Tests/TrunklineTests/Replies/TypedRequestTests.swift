@@ -172,6 +172,7 @@ struct TypedRequestTests {
 
     @Test func greetingsAndSubscriptionsReadTheirResponse() throws {
         let options = ClientOptions {
+            $0.reconnecting.keepsLinkWarm = true
             $0.greeting.perform = { greeter in
                 guard try await greeter.send(Parse(text: "7")) == 7 else { throw GreetingRefusal("not 7") }
             }

@@ -33,6 +33,8 @@ struct SeedPlan: Sendable {
     let subscribes: Bool
     let closesEarly: Bool
     let closesAtOnce: Bool
+    /// Now and then a response says that it is a mebibyte longer than it is: what follows trickles into it.
+    let losesFraming: Bool
 
     init(seed: UInt64) {
         self.seed = seed
@@ -56,6 +58,7 @@ struct SeedPlan: Sendable {
         subscribes = Int.random(in: 0..<3, using: &random) == 0
         closesEarly = Int.random(in: 0..<5, using: &random) == 0
         closesAtOnce = Int.random(in: 0..<2, using: &random) == 0
+        losesFraming = Int.random(in: 0..<4, using: &random) == 0
     }
 
     /// Chance for one purpose, the same whatever happens elsewhere.
@@ -67,6 +70,15 @@ struct SeedPlan: Sendable {
         case .narrow: .narrow
         case .strict: .strict
         case .inOrder: .inOrder
+        }
+    }
+
+    /// The bit that stands for a mebibyte in a frame's length.
+    var mebibyteBit: Int {
+        switch matching {
+        case .wide, .narrow: 8 * 8 + 11
+        case .strict: 10 * 8 + 11
+        case .inOrder: 4 * 8 + 11
         }
     }
 

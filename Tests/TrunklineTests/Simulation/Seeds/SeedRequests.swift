@@ -47,6 +47,7 @@ extension SeedPlan {
         case 33: return .absurdLength
         // One that is tried again would hang the next link as well.
         case 46 where (number &+ seed) % 5 != 1: return .hangMidFrame()
+        case 47..<50 where losesFraming && (number &+ seed) % 5 != 1: return .flippingBit(mebibyteBit)
         case 34..<38 where hasStatus: return .status(403, request.body)
         case 38..<40 where matching != .narrow: return .sequence([.ping, .ping, .echo])
         default: return .echo
