@@ -54,6 +54,7 @@ struct ClientSeedTests {
         ].map { "outcome \($0)" }
         let ends = [
             "halfOpen", "reset", "refused", "timedOut", "closedByServer", "greetingRefused", "goAway", "exhausted",
+            "unanswered",
         ]
         .map { "end \($0)" }
         let faults = SeedFault.allCases.map { "fault \($0)" }

@@ -7,7 +7,7 @@ enum SeedFault: String, CaseIterable {
     case latency, reset, halfOpen, partition, refusal, unreachable, swallowing
     case slowNames, failingNames, silentNames
     case slowGreeting, refusedGreeting, busyGreeting, silentGreeting
-    case slowReader, silentServer, noPongs, restart, closing, serverPing, goAway, stall
+    case slowReader, silentServer, hungServer, noPongs, restart, closing, orderlyCloses, serverPing, goAway, stall
     case suspension, emptyEndpoints, fewerEndpoints, switching, reconnectNow
 }
 
@@ -32,6 +32,8 @@ extension SeedWorld {
         network.heal()
         network.setConditions(plan.conditions)
         setMood(.usual)
+        // It takes three timeouts to find that out.
+        if plan.losesFraming { network.reset() }
     }
 
     private func perform(_ fault: SeedFault, _ host: String, _ time: Duration, _ client: Client) async throws {
@@ -45,7 +47,8 @@ extension SeedWorld {
         case .refusedGreeting: try await greet(.refusing, time)
         case .busyGreeting: try await greet(.busy, time)
         case .silentGreeting: try await greet(.silent, time)
-        case .slowReader, .silentServer, .noPongs, .restart, .closing, .serverPing, .goAway:
+        case .slowReader, .silentServer, .hungServer, .noPongs, .restart, .closing, .orderlyCloses, .serverPing,
+            .goAway:
             try await performOnServer(fault, host, time)
         case .suspension, .emptyEndpoints, .fewerEndpoints, .switching, .reconnectNow:
             try await performOnClient(fault, host, time, client)
@@ -109,6 +112,17 @@ extension SeedWorld {
             await server.fallSilent()
             try await pass(time)
             await server.speakAgain()
+        case .hungServer:
+            // For so long that requests time out, one after the other.
+            await server.fallSilent()
+            try await pass(SeedPlan.requestTimeout + time)
+            await server.speakAgain()
+        case .orderlyCloses:
+            let end = now + time * 2
+            while now < end {
+                await server.disconnectAll()
+                try await pass(.milliseconds(7))
+            }
         case .noPongs:
             await server.answerPings(false)
             try await pass(time)
