@@ -72,6 +72,8 @@ extension Client: @preconcurrency ConnectionOwner {
 
     func hasUnanswered(at positions: Range<OutboundPosition>) -> Bool { exchange.table.hasUnanswered(at: positions) }
 
+    var hasAbandoned: Bool { exchange.table.abandonedCount > 0 }
+
     func demand(from unstarted: OutboundPosition) -> ReconnectMachine.Demand {
         if exchange.table.hasUnstarted(from: unstarted) || !connectWaiters.isEmpty { return .request }
         return channels.isEmpty ? .none : .subscription

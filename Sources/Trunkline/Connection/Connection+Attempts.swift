@@ -186,7 +186,7 @@ extension Connection {
         stopLiveness()
         lastCause = cause
         let bytesUnsent = outbound.unwrittenCount
-        let wasQuiet = !hasUnanswered(on: link)
+        let wasQuiet = !hasUnanswered(on: link) && owner?.hasAbandoned != true
         let lifetime = readySince.map { loop.now.since($0) } ?? .zero
         readySince = nil
         let unsent = outbound.linkLost()

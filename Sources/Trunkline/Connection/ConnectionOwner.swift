@@ -7,6 +7,8 @@ protocol ConnectionOwner: AnyObject, Sendable {
     /// Whether a request whose frame is at one of `positions` waits for its response. Asked when a link is silent, so it
     /// may take its time.
     func hasUnanswered(at positions: Range<OutboundPosition>) -> Bool
+    /// Whether requests that were given up on the present link may still be answered there.
+    var hasAbandoned: Bool { get }
     /// Who needs a link, if nothing from `unstarted` on has been written. Asked when a link ends.
     func demand(from unstarted: OutboundPosition) -> ReconnectMachine.Demand
     /// The link is gone, and with it the frames of its own of which nothing was written. Returns how many requests were

@@ -107,6 +107,31 @@ struct OrderlyCloseTests {
         }
     }
 
+    /// It lets its clients log in, answers nothing, and closes: that is no work.
+    @Test func aServerThatHangsAfterItsHandshakeAndClosesIsPaced() throws {
+        let options = ClientOptions {
+            $0.greeting.perform = { _ = try await $0.send(ask("login")) }
+            $0.requests.timeout = .milliseconds(100)
+            $0.failover.errorRate = nil
+            $0.liveness.maximumStalls = nil
+        }
+        try simulate(options: options, handler: { $0.body == "login" ? .echo : .noReply }) { service, client in
+            let pushes = client.pushes()
+            var attempts: [Int] = []
+            for round in 1...6 {
+                let error = await failure { () throws(ClientError) in _ = try await client.send(ask("a")) }
+                #expect(error?.code == .timedOut)
+                await service.server.disconnectAll()
+                for await state in client.states {
+                    if case .waiting(_, let attempt, _) = state { attempts.append(attempt) }
+                    if state.isReady, attempts.count == round { break }
+                }
+            }
+            #expect(attempts == Array(2...7))
+            withExtendedLifetime(pushes) {}
+        }
+    }
+
     @Test func aServerThatAcceptsAndClosesIsPacedAndTheStateCountsTheAttempts() throws {
         let serverOptions = LoopbackServer.Options { $0.onConnect = .close }
         let network = SimulatedNetwork(seed: 3)
