@@ -15,9 +15,9 @@ extension ClientOptions {
         public var maximumAttempts: Int?
         /// How long a link that did no work must stay ready for the policy to start anew after it. Default 10 s.
         ///
-        /// A link that answered a request or delivered a push, or that completed its handshake and ended in order with
-        /// nothing in flight, makes the policy start anew however short it was. Only a server that accepts and closes
-        /// without any work is paced.
+        /// A link that answered a request, that delivered a push and lasted for a second, or that completed its handshake
+        /// and ended in order with nothing in flight, makes the policy start anew however short it was. Only a server that
+        /// accepts and closes without any work is paced.
         public var stableAfter: Duration = .seconds(10)
         /// Whether a link that the server closed in order is replaced although no request waits and nothing is
         /// subscribed. Default false: the client goes to `idle`, and the next request connects.

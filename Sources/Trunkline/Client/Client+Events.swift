@@ -8,6 +8,7 @@ extension Client: @preconcurrency ConnectionOwner {
         switch event {
         case .received(let frames):
             exchange.silence.end()
+            let answers = exchange.answers
             var farewell: Frame?
             var isLast = false
             var shift: FrameError?
@@ -25,6 +26,7 @@ extension Client: @preconcurrency ConnectionOwner {
                 }
             }
             channels.tellOfDamage()
+            if workedSession != session, exchange.answers != answers { noteAnswered() }
             endAnswered()
             // After the frames that came with it, which belong to the link that is left now.
             if let farewell { leave(farewell) }
@@ -142,6 +144,12 @@ extension Client: @preconcurrency ConnectionOwner {
     }
 
     // MARK: Links
+
+    /// The link has answered a request, for the first time.
+    private func noteAnswered() {
+        workedSession = session
+        connection.assumeIsolated { $0.machine.linkAnswered() }
+    }
 
     private func linkEstablished() {
         notePushes(from: session)

@@ -161,14 +161,17 @@ extension Client: @preconcurrency MailboxOwner {
         endFollowUps(of: ticket, ClientError(code, .unknown, message, cause: cause))
         let started = connection.assumeIsolated { $0.outbound.hasStarted(entry.position) }
         var message = message
+        var isCounted = false
         if code == .timedOut, entry.position == 0, exchange.isReady {
             if let obstacle = exchange.whatHoldsOthersBack { message += "; \(obstacle)" }
-            exchange.noteExpiredUnsent()
+            isCounted = exchange.noteExpiredUnsent()
         }
         switch exchange.cancel(ticket, now: loop.now, hasStarted: { _ in started }) {
         case .none: return
         case .notSent(let waiter, let position):
-            if code == .timedOut { exchange.noteTimedOutUnsent() }
+            // One that rests between two tries waits for nobody.
+            let rests = waiter.terms?.restsUntil != nil
+            if code == .timedOut, !isCounted, !rests { exchange.noteTimedOutUnsent() }
             if position != 0 { connection.assumeIsolated { _ = $0.outbound.remove(position) } }
             waiter.resume(.failure(unsentError(code, message)))
         case .sent(let waiter, let serial, let type):

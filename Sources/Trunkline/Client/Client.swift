@@ -48,6 +48,8 @@ public actor Client {
     var pushSession: UInt64?
     /// The number of the latest link's session; 0 before the first.
     var session: UInt64 = 0
+    /// The session of the latest link that answered a request.
+    var workedSession: UInt64 = 0
     /// The endpoint of the latest link.
     var lastEndpoint: Endpoint?
     /// Whether there is a share of failed requests from which on the endpoint is left.

@@ -138,9 +138,11 @@ extension Exchange {
         return heldSerials
     }
 
-    /// A request was out of time while it waited for those that were given up before it. In order, that is as if it had gone
-    /// out behind them.
-    mutating func noteExpiredUnsent() {
-        if order.codec != nil, abandoned > 0, !isBelowLimit { noteGivenUp(.timedOut) }
+    /// A request exceeded its deadline while it waited behind abandoned requests. In order, that is as if it had gone out
+    /// behind them: returns whether it was counted so.
+    mutating func noteExpiredUnsent() -> Bool {
+        guard order.codec != nil, abandoned > 0, !isBelowLimit else { return false }
+        noteGivenUp(.timedOut)
+        return true
     }
 }

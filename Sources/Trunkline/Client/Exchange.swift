@@ -73,6 +73,9 @@ struct Exchange: Sendable {
         if level.byteCount < lowWatermark { isAboveWatermark = false }
     }
 
+    /// How many responses, and parts of them, belonged to a request, given up or not.
+    var answers: Int { counters.responses &+ counters.lateResponses &+ counters.parts }
+
     /// Whether there was a link when this batch began.
     var isReady: Bool { outbound.isReady }
 

@@ -194,7 +194,7 @@ extension Connection {
         let action = machine.linkLost(
             link.session,
             DisconnectCause(cause),
-            isOrderly: DisconnectCause(cause) == .closedByServer,
+            isOrderly: DisconnectCause(cause) == .closedByServer || wasQuiet && link.isCutShort(by: cause),
             wasQuiet: wasQuiet,
             demand: demand,
             countsAgainstEndpoint: wasNeverHeard,

@@ -291,7 +291,7 @@ extension Connection {
 
     /// While subscriptions are restored, they may bring more pushes than are held before a link is ready: these go to their
     /// readers now, or no answer would be read any more. Not while a reader has reading suspended.
-    private func spillInbox() {
+    func spillInbox() {
         guard greeting?.restoring != nil, greeting?.mayRead == false, !isPaused, let owner else { return }
         guard var current = exchange(&greeting, with: nil) else { return }
         let pushes = current.takePushes()

@@ -44,6 +44,7 @@ extension Connection {
     func setPaused(_ isPaused: Bool) {
         guard isPaused != self.isPaused else { return }
         self.isPaused = isPaused
+        if !isPaused { spillInbox() }
         updateReading()
         guard !isPaused, !held.frames.isEmpty else { return }
         loop.schedule(

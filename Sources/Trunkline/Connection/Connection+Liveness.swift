@@ -21,6 +21,8 @@ extension Connection {
         var ping: (position: OutboundPosition, serial: SerialNumber) = (0, 0)
         /// No frame from here on had been written when the frame that is incomplete began to come in.
         var incompleteFrom: OutboundPosition = 0
+        /// Whether the latest bytes left the beginning of a frame.
+        var wasIncomplete = false
     }
 
     // MARK: From link to link
@@ -43,6 +45,7 @@ extension Connection {
             }
         heartbeat.machine = Liveness(policy, startedAt: loop.now)
         heartbeat.ping = (0, 0)
+        (heartbeat.incompleteFrom, heartbeat.wasIncomplete) = (0, false)
         // The greeting may have left the beginning of a frame.
         if link?.received.isEmpty == false { received(0, hasFrames: false) }
         armLiveness()
@@ -79,7 +82,8 @@ extension Connection {
             hasFrames
             ? heartbeat.machine.heard(at: loop.turnTime, leavesIncomplete: isIncomplete)
             : heartbeat.machine.grew(by: count, isIncomplete: isIncomplete, at: loop.turnTime)
-        if isIncomplete, hasFrames || isNew { heartbeat.incompleteFrom = outbound.firstUnstarted }
+        if isIncomplete, hasFrames || !heartbeat.wasIncomplete { heartbeat.incompleteFrom = outbound.firstUnstarted }
+        heartbeat.wasIncomplete = isIncomplete
         // The timer waits for the ping's deadline; the next ping may be due before.
         if isNew || wasProbing && hasFrames { armLiveness() }
     }

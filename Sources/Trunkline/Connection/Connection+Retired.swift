@@ -37,7 +37,7 @@ extension Connection {
         }
         armRetired()
         current.transport.isReading = !isPaused
-        if current.holdsFrames { scheduleReading() }
+        scheduleReading()
         writeRetired(current.transport.id)
     }
 
@@ -163,13 +163,16 @@ extension Connection {
         report(wrote: result.wrote, refused: result.refused)
         guard let failure = result.failure else { return }
         // What the server said before may still be there to read.
-        repeat { readRetired(id) } while indexOfRetired(id).map { retired[$0].link.holdsFrames } ?? false
+        for _ in 0..<1024 where indexOfRetired(id) != nil {
+            readRetired(id)
+            if indexOfRetired(id).map({ retired[$0].mayHaveMore }) != true { break }
+        }
         loseRetired(id, failure)
     }
 
     /// Goes on with what was left over in the last turn.
     func readRetiredOn() {
-        let ids = retired.map(\.link).filter { $0.holdsFrames && $0.transport.isReading }.map(\.transport.id)
+        let ids = retired.filter { $0.mayHaveMore && $0.link.transport.isReading }.map(\.link.transport.id)
         for id in ids { readRetired(id) }
     }
 
@@ -183,7 +186,8 @@ extension Connection {
             limit: options.inbound.maximumUndecoded,
             maximumFrames: ReadShare().step
         )
-        if step.mayHaveMore, retired[index].link.holdsFrames { scheduleReading() }
+        retired[index].mayHaveMore = step.mayHaveMore
+        if step.mayHaveMore { scheduleReading() }
         owner?.connection(did: .receivedOnRetired(frames, session: session, positions))
         for frame in frames where frame.kind == .ping { answerRetired(frame, id) }
         if let ending = step.ending { loseRetired(id, ending) }

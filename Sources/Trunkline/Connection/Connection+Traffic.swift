@@ -30,7 +30,8 @@ extension Connection {
             count += step.count
             ending = step.ending
             guard ending == nil, step.mayHaveMore else { break }
-            guard share.goesOn(after: step.count, decoded.count - decodedBefore, at: loop.now) else {
+            guard share.goesOn(after: step.count, decoded.count - decodedBefore, since: loop.turnTime, at: loop.now)
+            else {
                 scheduleReading()
                 break
             }
@@ -67,11 +68,13 @@ extension Connection {
     func deliver(_ frames: [Frame]) {
         guard !frames.isEmpty else { return }
         if greeting != nil { return takeInGreeting(frames) }
-        if !machine.didWork, frames.contains(where: \.isWork) { machine.linkDidWork() }
+        if !machine.hasDelivered, frames.contains(where: \.isPush) { machine.linkDelivered() }
         if let owner {
             let frames = isPaused || !held.frames.isEmpty ? hold(frames) : frames
             if !frames.isEmpty { owner.connection(did: .received(frames)) }
         } else {
+            // Without requests there is no telling an answer from a complaint, unless nothing was written.
+            if let link, link.firstPosition < outbound.level.unstarted { machine.linkAnswered() }
             for var frame in frames {
                 frame.session = link?.session ?? 0
                 if frame.kind == .ping || frame.kind == .pong { deliverHeartbeat(frame) } else { inbox.append(frame) }
@@ -83,6 +86,7 @@ extension Connection {
     /// Reading goes on while somebody wants frames; otherwise TCP pushes back on the server.
     func updateReading() {
         for old in retired { old.link.transport.isReading = !isPaused }
+        if !isPaused, retired.contains(where: \.mayHaveMore) { scheduleReading() }
         guard let transport = link?.transport else { return }
         if let greeting {
             transport.isReading = greeting.mayRead && greeting.loss == nil

@@ -32,12 +32,14 @@ struct Link {
     }
 }
 
-extension Frame {
-    /// Whether a server that sends it does useful work: it answers a request or delivers a push.
-    var isWork: Bool {
-        switch kind {
-        case .response, .part, .push, .request: true
-        case .ping, .pong, .cancel, .goAway: false
-        }
+extension Link {
+    /// Whether the server has closed a TLS link between two frames and without TLS' own goodbye, as many servers do.
+    func isCutShort(by cause: any Error) -> Bool {
+        (cause as? TransportError)?.code == .tls(.truncated) && received.isEmpty
     }
+}
+
+extension Frame {
+    /// Whether the server sent it on its own account, and not to keep the link alive or to end it.
+    var isPush: Bool { kind == .push || kind == .request }
 }

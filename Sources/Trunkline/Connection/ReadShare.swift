@@ -14,7 +14,6 @@ struct ReadShare {
 
     private var framesLeft = ReadShare.frames
     private var bytesLeft = ReadShare.bytes
-    private var began: Instant?
     private let isLast: Bool
 
     /// The share of one turn.
@@ -31,17 +30,12 @@ struct ReadShare {
     /// The most frames to decode in one step.
     var step: Int { isLast ? .max : min(framesLeft, Self.framesAtOnce) }
 
-    /// Counts a step; returns whether another may follow. Asks for the time only from the second step on.
-    mutating func goesOn(after bytes: Int, _ frames: Int, at now: @autoclosure () -> Instant) -> Bool {
+    /// Counts a step of a turn that began at `start`; returns whether another may follow.
+    mutating func goesOn(after bytes: Int, _ frames: Int, since start: Instant, at now: @autoclosure () -> Instant)
+        -> Bool
+    {
         bytesLeft -= bytes
         framesLeft -= frames
-        guard bytesLeft > 0, framesLeft > 0 || isLast else { return false }
-        if isLast { return true }
-        let now = now()
-        guard let began else {
-            self.began = now
-            return true
-        }
-        return now.since(began) < Self.time
+        return bytesLeft > 0 && (isLast || framesLeft > 0 && now().since(start) < Self.time)
     }
 }

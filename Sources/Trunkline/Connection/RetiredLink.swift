@@ -13,6 +13,8 @@ struct RetiredLink {
     /// What is under way then is lost.
     let deadline: Instant
     let cause: DisconnectCause
+    /// Whether there may be more to read or to decode than readiness tells of. It may have been left in the midst of reading.
+    var mayHaveMore = true
     /// The codec's `closingFrame` was queued, if it has one.
     var hasTakenLeave = false
 }

@@ -83,7 +83,7 @@ extension ReconnectMachine {
             (lastCause, returnAt) = (departure.cause, planned)
             return action
         }
-        let hasProvedItself = endReady(at: now)
+        let hasProvedItself = endReady(wasSilent: departure == .silence, at: now)
         lastCause = departure.cause
         ring.leave(endpoint, at: now)
         hold(endpoint, for: retryAfter, at: now)
@@ -91,6 +91,7 @@ extension ReconnectMachine {
         if departure == .goAway, demand == .none, !policy.keepsLinkWarm {
             return .retire(session: session, then: rest(at: now))
         }
+        if !hasProvedItself, hasUsedUpAttempts { return .retire(session: session, then: giveUp(at: now)) }
         if ring.hasTurnLeft(at: now) { return .retire(session: session, then: connect(at: now)) }
         return .retire(session: session, then: askPolicy(for: demand, at: now))
     }

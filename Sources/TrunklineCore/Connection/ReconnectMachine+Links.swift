@@ -49,7 +49,7 @@ extension ReconnectMachine {
         promptFrom = nil
         ring.failed(attempt.endpoint, at: now, isPermanent: isPermanent && !policy.retriesPermanentCauses)
         hold(attempt.endpoint, for: retryAfter, at: now)
-        if let limit = policy.maximumAttempts, failures >= limit { return giveUp(at: now) }
+        if hasUsedUpAttempts { return giveUp(at: now) }
         if ring.areAllRefused(at: now) { return giveUp(at: now) }
         return ring.hasTurnLeft(at: now) ? connect(at: now) : askPolicy(at: now)
     }
@@ -73,8 +73,8 @@ extension ReconnectMachine {
     ) -> Action {
         guard state == .ready(session: session) else { return .none }
         let endpoint = linkEndpoint
-        let wasStable = isStable(at: now)
-        let hasProvedItself = endReady(inOrder: isOrderly && wasQuiet, at: now)
+        let wasStable = lifetime(at: now) >= policy.stableAfter
+        let hasProvedItself = endReady(inOrder: isOrderly && wasQuiet, wasSilent: countsAgainstEndpoint, at: now)
         lastCause = cause
         if let endpoint {
             // Where links break, or do nothing, another endpoint may be better.
@@ -84,6 +84,7 @@ extension ReconnectMachine {
         if !hasProvedItself { failures += 1 }
         if isOrderly, hasProvedItself { drawPromptStart(at: now) }
         if isOrderly, demand == .none, !policy.keepsLinkWarm { return rest(at: now) }
+        if !hasProvedItself, hasUsedUpAttempts { return giveUp(at: now) }
         return askPolicy(for: demand, at: now)
     }
 
@@ -109,6 +110,9 @@ extension ReconnectMachine {
     }
 
     // MARK: Rules
+
+    /// Whether as many attempts in a row have failed, or led to links that did no work, as the policy allows.
+    var hasUsedUpAttempts: Bool { policy.maximumAttempts.map { failures >= $0 } ?? false }
 
     /// An attempt, or what is left of the wait that giving up began with.
     mutating func start(at now: Instant) -> Action {
@@ -191,22 +195,25 @@ extension ReconnectMachine {
         return now.advanced(by: max(.zero, delay))
     }
 
-    /// Whether the link has stayed ready for long enough to count as one that works.
-    private func isStable(at now: Instant) -> Bool {
-        readySince.map { now.since($0) >= policy.stableAfter } ?? false
-    }
+    /// How long the link has been ready.
+    private func lifetime(at now: Instant) -> Duration { readySince.map { now.since($0) } ?? .zero }
 
     /// The link is no more. Returns whether it has proved itself: then earlier failures are forgotten.
     ///
-    /// - Parameter inOrder: It ended in order with nothing in flight, so a handshake on it is proof enough.
-    mutating func endReady(inOrder: Bool = false, at now: Instant) -> Bool {
-        let hasProvedItself = didWork || isStable(at: now) || (inOrder && hadHandshake)
+    /// - Parameters:
+    ///   - inOrder: It ended in order with nothing in flight, so a handshake on it is proof enough.
+    ///   - wasSilent: Its server said nothing, so its lifetime is no proof.
+    mutating func endReady(inOrder: Bool = false, wasSilent: Bool = false, at now: Instant) -> Bool {
+        let lifetime = lifetime(at: now)
+        let hasProvedItself =
+            hasAnswered || hasDelivered && lifetime >= Self.pushProof || inOrder && hadHandshake
+            || lifetime >= policy.stableAfter && !wasSilent
         if hasProvedItself {
             failures = 0
             round = 0
-            // Servers that send us from one to the other get one turn each, as if they could not be reached.
-            ring.beginRound()
         }
+        // Servers that send us from one to the other get one turn each, as if they could not be reached.
+        if lifetime >= policy.stableAfter { ring.beginRound() }
         readySince = nil
         returnAt = nil
         restUntil = .distantPast

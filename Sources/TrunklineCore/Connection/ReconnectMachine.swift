@@ -16,8 +16,9 @@
 ///
 /// A *round* gives every endpoint one turn, one right after the other. Between rounds, and after every lost link, the
 /// policy says how long to wait. Waits are counted from one link that proved itself to the next, giving up or not, so
-/// that steady demand cannot turn a server that is down into one that is stormed. A link proves itself by useful work
-/// (`linkDidWork`), by an orderly end after a handshake, or by lasting for `Policy.stableAfter`.
+/// that steady demand cannot turn a server that is down into one that is stormed. A link proves itself by an answer
+/// (`linkAnswered`), by a push and a lifetime of `pushProof`, by an orderly end after a handshake, or by lasting for
+/// `Policy.stableAfter`.
 package struct ReconnectMachine: Sendable {
     package enum State: Equatable, Sendable {
         /// No link, and none is needed, or it was given up. → connecting, waiting, suspended, closed
@@ -120,6 +121,10 @@ package struct ReconnectMachine: Sendable {
     /// many clients ends all links at once, they come back spread out.
     static let promptDelay = (floor: Duration.milliseconds(10), jitter: Duration.milliseconds(40))
 
+    /// A link that delivered pushes, and answered nothing, must have lasted for so long to prove itself: a server may
+    /// say by a push why it closes.
+    static let pushProof = Duration.seconds(1)
+
     /// A server's hint is obeyed up to here: none may send its clients away for good.
     static let longestHint = Duration.seconds(3600)
 
@@ -142,8 +147,10 @@ package struct ReconnectMachine: Sendable {
     var readySince: Instant?
     /// In `ready`: whether the link began with a handshake.
     var hadHandshake = false
-    /// In `ready`: whether the link answered a request or delivered a push.
-    package private(set) var didWork = false
+    /// In `ready`: whether the link has answered a request.
+    package private(set) var hasAnswered = false
+    /// In `ready`: whether the link has delivered a push.
+    package private(set) var hasDelivered = false
     /// In `waiting` and `idle` after a link that proved itself and ended in order: a request may connect from here on.
     package internal(set) var promptFrom: Instant?
     /// When to see about returning to the preferred endpoint. Set in `ready`, and from one link to the next to the same
@@ -164,12 +171,16 @@ package struct ReconnectMachine: Sendable {
 
     package var endpoints: [Endpoint] { ring.endpoints }
 
-    /// The link that is ready has answered a request or delivered a push.
-    package mutating func linkDidWork() { didWork = true }
+    /// The link that is ready has answered a request.
+    package mutating func linkAnswered() { hasAnswered = true }
+
+    /// The link that is ready has delivered a push.
+    package mutating func linkDelivered() { hasDelivered = true }
 
     /// A new link has proved nothing yet.
     mutating func beginReady(afterHandshake: Bool, at now: Instant) {
-        (readySince, hadHandshake, didWork, promptFrom) = (now, afterHandshake, false, nil)
+        (readySince, hadHandshake, promptFrom) = (now, afterHandshake, nil)
+        (hasAnswered, hasDelivered) = (false, false)
     }
 
     /// When `timerFired` wants to be called; `nil` for never.

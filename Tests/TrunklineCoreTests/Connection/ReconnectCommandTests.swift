@@ -58,16 +58,20 @@ import Testing
     // MARK: Elsewhere
 
     /// Two servers that each sent their clients to the other at once made them go round without a wait.
-    @Test func serversThatSendUsToEachOtherGetOneTurnEach() throws {
+    /// Also if each answers before it sends us on.
+    @Test(arguments: [false, true])
+    func serversThatSendUsToEachOtherGetOneTurnEach(answering: Bool) throws {
         var machine = machine(["a:1", "b:1"]) { $0.reconnect = FixedRetries(count: 100, delay: .seconds(1)) }
         let a = try attempt(machine.wanted(at: now))
         _ = machine.linkReady(a.id, at: now)
+        if answering { machine.linkAnswered() }
         guard case .retire(_, .connect(let b)) = machine.leave(a.id, because: .goAway, at: now) else {
             Issue.record("no attempt")
             return
         }
         #expect(b.endpoint == "b:1")
         _ = machine.linkReady(b.id, at: now)
+        if answering { machine.linkAnswered() }
         #expect(machine.leave(b.id, because: .goAway, at: now) == .retire(session: b.id, then: .wait(until: after(1))))
     }
 

@@ -99,7 +99,7 @@ import Testing
     @Test(arguments: [DisconnectCause.closedByServer, .reset, .protocolViolation])
     func aLinkThatDidWorkResetsTheBackoff(_ cause: DisconnectCause) throws {
         let longest = try longestWait(lifetime: .seconds(2)) { machine, id, time in
-            machine.linkDidWork()
+            machine.linkAnswered()
             return machine.linkLost(id, cause, demand: .subscription, at: time)
         }
         #expect(longest <= .milliseconds(200))
@@ -128,10 +128,33 @@ import Testing
         #expect(longest > .seconds(5))
     }
 
+    /// "Too many connections", says a push, and the link is closed.
+    @Test func aPushProvesALinkThatLastsForASecond() throws {
+        for (lifetime, isProof) in [(Duration.milliseconds(999), false), (.seconds(1), true)] {
+            let longest = try longestWait(lifetime: lifetime) { machine, id, time in
+                machine.linkDelivered()
+                return machine.linkLost(id, .closedByServer, isOrderly: true, demand: .subscription, at: time)
+            }
+            #expect((longest <= .milliseconds(200)) == isProof)
+        }
+    }
+
+    /// A server that accepts links and says nothing on them: each is given up after 15 s.
+    @Test func silenceProvesNothingHoweverLongItLasts() throws {
+        let longest = try longestWait(lifetime: .seconds(15)) { machine, id, time in
+            machine.linkLost(id, .halfOpen, countsAgainstEndpoint: true, at: time)
+        }
+        #expect(longest > .seconds(5))
+        let longestLeft = try longestWait(lifetime: .seconds(15)) { machine, id, time in
+            machine.leave(id, because: .silence, at: time)
+        }
+        #expect(longestLeft > .seconds(5))
+    }
+
     /// Servers that say `goAway` on every link, as those with a maximum link age do.
     @Test func aServerThatWorksAndGoesResetsTheBackoff() throws {
         let longest = try longestWait(lifetime: .seconds(2)) { machine, id, time in
-            machine.linkDidWork()
+            machine.linkAnswered()
             return machine.leave(id, because: .goAway, demand: .request, at: time)
         }
         #expect(longest <= .milliseconds(200))
@@ -141,7 +164,7 @@ import Testing
         var machine = machine(["a:1"])
         let first = try attempt(machine.wanted(at: now))
         _ = machine.linkReady(first.id, at: now)
-        machine.linkDidWork()
+        machine.linkAnswered()
         let second = try attempt(machine.timerFired(at: try wait(machine.linkLost(first.id, .reset, at: after(1)))))
         #expect(second.number == 1)
         _ = machine.linkReady(second.id, at: after(2))
@@ -153,7 +176,7 @@ import Testing
         for isWarm in [false, true] {
             var machine = machine(["a:1"]) { $0.keepsLinkWarm = isWarm }
             _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
-            machine.linkDidWork()
+            machine.linkAnswered()
             let action = machine.linkLost(1, .closedByServer, isOrderly: true, demand: .none, at: after(5))
             #expect(action == (isWarm ? .wait(until: after(6)) : .rest))
             #expect(describe(machine.state) == (isWarm ? "waiting" : "idle"))
@@ -163,14 +186,14 @@ import Testing
     @Test func aLinkThatBreaksIsReplacedWithoutDemand() throws {
         var machine = machine(["a:1"])
         _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
-        machine.linkDidWork()
+        machine.linkAnswered()
         #expect(try wait(machine.linkLost(1, .reset, demand: .none, at: after(5))) == after(6))
     }
 
     @Test func goAwayWithoutDemandLeadsToIdleAndKeepsTheHint() throws {
         var machine = machine(["a:1"])
         _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
-        machine.linkDidWork()
+        machine.linkAnswered()
         let action = machine.leave(1, because: .goAway, demand: .none, retryAfter: .seconds(60), at: after(5))
         #expect(action == .retire(session: 1, then: .rest))
         #expect(machine.state == .idle)
@@ -181,7 +204,7 @@ import Testing
         for demand in [ReconnectMachine.Demand.none, .subscription, .request] {
             var machine = machine(["a:1"]) { $0.reconnect = FixedRetries(count: .max, delay: .seconds(30)) }
             _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
-            machine.linkDidWork()
+            machine.linkAnswered()
             let action = machine.linkLost(1, .closedByServer, isOrderly: true, demand: demand, at: after(5))
             var prompt = machine
             let start = try wait(demand == .request ? action : prompt.wanted(at: after(5)))
@@ -196,7 +219,7 @@ import Testing
     @Test func aFailedAttemptEndsThePromptness() throws {
         var machine = machine(["a:1"]) { $0.reconnect = FixedRetries(count: .max, delay: .seconds(30)) }
         _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
-        machine.linkDidWork()
+        machine.linkAnswered()
         let start = try wait(machine.linkLost(1, .closedByServer, isOrderly: true, at: after(5)))
         let second = try attempt(machine.timerFired(at: start))
         let until = try wait(machine.attemptFailed(second.id, .refused, at: start))
@@ -207,7 +230,7 @@ import Testing
     @Test func aPolicyThatGivesUpLetsARequestConnectPromptlyAfterAnOrderlyEnd() throws {
         var machine = machine(["a:1"]) { $0.reconnect = .never }
         _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
-        machine.linkDidWork()
+        machine.linkAnswered()
         #expect(machine.linkLost(1, .closedByServer, isOrderly: true, at: after(5)) == .giveUp)
         #expect(try attempt(machine.wanted(at: after(5.05))).number == 1)
     }
@@ -260,6 +283,17 @@ import Testing
         }
         #expect(try attempts(limit: 1) <= 80)
         #expect(try attempts(limit: nil) <= 80)
+    }
+
+    /// A server that accepts and closes was never given up.
+    @Test func linksWithoutWorkCountAgainstTheLimit() throws {
+        var machine = machine(["a:1"]) { $0.maximumAttempts = 2 }
+        let first = try attempt(machine.wanted(at: now))
+        _ = machine.linkReady(first.id, at: now)
+        let until = try wait(machine.linkLost(first.id, .closedByServer, isOrderly: true, at: now))
+        let second = try attempt(machine.timerFired(at: until))
+        _ = machine.linkReady(second.id, at: until)
+        #expect(machine.linkLost(second.id, .closedByServer, isOrderly: true, at: until) == .giveUp)
     }
 
     @Test func aPermanentCauseGivesUpUnlessToldToRetry() throws {
@@ -341,7 +375,7 @@ import Testing
             case 0: action = machine.wanted(at: time)
             case 1:
                 _ = machine.linkReady(id, afterHandshake: hint != nil, at: time)
-                if Bool.random(using: &random) { machine.linkDidWork() }
+                if Bool.random(using: &random) { machine.linkAnswered() }
             case 2, 3: action = machine.attemptFailed(id, .refused, isPermanent: hint != nil, at: time)
             case 4:
                 action = machine.linkLost(

@@ -132,8 +132,12 @@ struct OrderlyCloseTests {
         }
     }
 
-    @Test func aServerThatAcceptsAndClosesIsPacedAndTheStateCountsTheAttempts() throws {
-        let serverOptions = LoopbackServer.Options { $0.onConnect = .close }
+    /// "Too many connections" is no work either.
+    @Test(arguments: [
+        Reaction.close, .sequence([.push(Frame(.push, type: 0x2, body: "too many connections")), .close]),
+    ])
+    func aServerThatAcceptsAndClosesIsPacedAndTheStateCountsTheAttempts(_ reaction: Reaction) throws {
+        let serverOptions = LoopbackServer.Options { $0.onConnect = reaction }
         let network = SimulatedNetwork(seed: 3)
         try network.runBlocking {
             let server = try await network.serve(at: "db:7000", speaking: .standard, options: serverOptions) { _ in
