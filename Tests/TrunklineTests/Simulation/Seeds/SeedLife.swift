@@ -110,8 +110,11 @@ struct SeedLife {
         for number in 1... {
             let left = plan.recoveryBound - (world.now - began)
             guard left > .zero else { return world.violated("\(body) had no answer within \(plan.recoveryBound)") }
+            // One that went out on a link that hangs, and that was left since, has to be given up: nothing but the
+            // deadlines of its requests judges such a link.
+            let timeout = min(left, SeedPlan.requestTimeout)
             do throws(ClientError) {
-                let reply = try await client.send(ask(Bytes("\(body), \(number)")), timeout: left, retry: .never)
+                let reply = try await client.send(ask(Bytes("\(body), \(number)")), timeout: timeout, retry: .never)
                 if reply.body != Bytes("\(body), \(number)") { world.violated("\(body) was answered by \(reply)") }
                 return world.note("\(body) was answered after \(world.now - began)")
             } catch {
