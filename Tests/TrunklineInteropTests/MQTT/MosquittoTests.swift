@@ -312,7 +312,8 @@ struct MosquittoTests {
             } catch {
                 #expect(error.code == .connectionLost && error.fate == .notSent)  // it comes again
             }
-            if isNew, number == 10_000 { try await killLink(of: "publisher", at: broker) }
+            // Early: the publisher may be far ahead, and needs no other link when it has published everything.
+            if isNew, number == 1000 { try await killLink(of: "publisher", at: broker) }
             if isNew, number == 30_000 { try await killLink(of: "subscriber", isClean: false, at: broker) }
             if highest == count - 1 { break }
         }
