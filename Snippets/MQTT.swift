@@ -273,7 +273,7 @@ let options = ClientOptions { options in
     options.speakMQTT(as: MQTT.Session(clientID: "kitchen", isClean: false, will: will))
 }
 try await withClient(to: broker.endpoint, speaking: MQTTCodec(), options: options) { client in
-    // A slow consumer slows the broker down instead of missing messages. Nothing is lost by that in MQTT: a broker does not
+    // A slow consumer slows the broker down instead of missing messages. This is safe in MQTT: a broker does not
     // ping, our own pings go on, and the link is read on for their answers until `inbound.maximumHeld` is reached.
     let pushes = client.pushes(buffering: PushBuffering(overflow: .suspendReading)).messages
     _ = try await client.subscribe(.subscribe(to: "kitchen/#"))

@@ -106,8 +106,8 @@ package protocol Transport: AnyObject {
     /// no difference.
     var receivedCount: Int { get }
 
-    /// Whether the connection is broken, as a reset or the kernel's probes break it. For those who do not read: all others
-    /// are told.
+    /// Whether the connection is broken, as a reset or the kernel's probes break it. For owners that do not read; others
+    /// receive an event.
     var hasFailed: Bool { get }
 
     /// Reads what is there, without waiting.
@@ -126,8 +126,12 @@ package protocol Transport: AnyObject {
     /// How many bytes, of those that `isHoldingBytes` is about, wait for the socket.
     var heldByteCount: Int { get }
 
-    /// Whether bytes that it has taken are not with the socket, because they wait for it or because the socket has failed.
-    var hasUnsentBytes: Bool { get }
+    /// How many bytes TLS has handed to the socket; 0 without TLS, where nothing waits for it.
+    var sentMark: Int { get }
+
+    /// What `sentMark` is when everything that was taken so far is with the socket. It is never reached when the socket
+    /// fails before.
+    var takenMark: Int { get }
 
     /// Closes the socket; `handler` hears nothing more. Idempotent.
     func close()
@@ -140,7 +144,8 @@ extension Transport {
     package var receivedCount: Int { 0 }
     package var isHoldingBytes: Bool { false }
     package var heldByteCount: Int { 0 }
-    package var hasUnsentBytes: Bool { false }
+    package var sentMark: Int { 0 }
+    package var takenMark: Int { 0 }
 }
 
 package enum ReadOutcome: Equatable, Sendable {

@@ -178,7 +178,7 @@ package final class SocketEventLoop: EventLoop {
         closeDescriptor(descriptor)
     }
 
-    // MARK: What the system has not got
+    // MARK: Missing system resources
 
     /// Why sockets cannot be watched; `nil` when they can. Tries again if there was nothing to watch them with.
     private func pollerFailure() -> TransportError? {

@@ -19,16 +19,17 @@ final class SocketListener: Listener, WatchedSocket, TimerTarget, @unchecked Sen
     private var descriptor: Int32
     private let accept: (Int32) -> Int32
     private lazy var timer = LoopTimer(target: self)
+    private let pause: Duration
 
-    /// From the system's having no descriptor or no memory for a connection to the next try.
-    static let pause = Duration.milliseconds(100)
-
-    /// `accept` takes a connection off the socket, as `acceptSocket` does.
+    /// - Parameters:
+    ///   - pause: How long the listener rests when the system has no descriptor or no memory for a connection.
+    ///   - accept: Takes a connection off the socket, as `acceptSocket` does.
     init(
         id: UInt64,
         loop: SocketEventLoop,
         address: SocketAddress,
         handler: any ListenerHandler,
+        pause: Duration = .milliseconds(100),
         accepting accept: @escaping (Int32) -> Int32 = acceptSocket
     ) throws(TransportError) {
         let doing = "listening on \(address)"
@@ -46,6 +47,7 @@ final class SocketListener: Listener, WatchedSocket, TimerTarget, @unchecked Sen
         self.id = id
         self.loop = loop
         self.handler = handler
+        self.pause = pause
         self.accept = accept
         self.descriptor = descriptor
         self.address = localAddress(descriptor) ?? address
@@ -73,11 +75,13 @@ final class SocketListener: Listener, WatchedSocket, TimerTarget, @unchecked Sen
             guard descriptor >= 0, let owner = self.handler else { return }
             let accepted = accept(descriptor)
             if accepted < 0 {
-                switch errno {
+                let code = errno
+                switch code {
                 case EAGAIN, EWOULDBLOCK: return  // nothing waiting
                 case EINTR, ECONNABORTED: continue  // it went away again
-                // No descriptor (EMFILE, ENFILE) or no memory. The connection stays where it is, so the socket stays
-                // readable: without a pause the loop would do nothing else.
+                case _ where isOfConnection(code): continue
+                // No descriptor (EMFILE, ENFILE) or no memory (ENOBUFS, ENOMEM). The connection stays where it is, so the
+                // socket stays readable: without a pause the loop would do nothing else.
                 default: return rest()
                 }
             }
@@ -92,11 +96,21 @@ final class SocketListener: Listener, WatchedSocket, TimerTarget, @unchecked Sen
     }
 }
 
+/// Whether this error of `accept` is one of the connection that was taken off the socket, as Linux reports it: the next
+/// one may be in order.
+private func isOfConnection(_ code: Int32) -> Bool {
+    #if os(Linux)
+        if code == ENONET { return true }
+    #endif
+    let codes = [EPROTO, ENOPROTOOPT, EOPNOTSUPP, ENETDOWN, ENETUNREACH, EHOSTDOWN, EHOSTUNREACH]
+    return codes.contains(code)
+}
+
 extension SocketListener {
     /// Lets connections wait in the backlog for a while.
     private func rest() {
         loop.watch(descriptor, id: id, reading: false, writing: false)
-        loop.arm(timer, at: loop.now.advanced(by: Self.pause))
+        loop.arm(timer, at: loop.now.advanced(by: pause))
     }
 
     func timerFired() {

@@ -129,7 +129,8 @@ final class SocketTransport: Transport, WatchedSocket {
         if readiness.isWritable && awaitsWritable { handler?.transport(id, did: .writable) }
     }
 
-    /// Without readiness there is no use for the socket: whoever has it hears of that by reading or writing.
+    /// Without readiness there is no use for the socket: the next read or write fails with the
+    /// error.
     func watchFailed(_ code: Int32) {
         guard descriptor >= 0, failure == nil else { return }
         let error = transportError(code, "watching a socket")

@@ -50,7 +50,7 @@ func withSockaddr<Result>(
 }
 
 /// Why `withSockaddr` could not write a path.
-let unwritable = "the path is too long or has a zero byte"
+let unwritable = "the path is too long or contains a NUL byte"
 
 /// Reads an address the system wrote.
 func readSockaddr(_ pointer: UnsafePointer<sockaddr>) -> SocketAddress? {

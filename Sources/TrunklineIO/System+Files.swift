@@ -34,16 +34,9 @@ package struct FileVersion: Hashable, Sendable {
 /// The bytes of a regular file of up to `limit` bytes. What is none (a FIFO, a terminal, a socket, a directory) is refused: to
 /// open or to read it could take for ever.
 func contents(ofFile path: String, limit: Int) -> Result<[UInt8], TransportError> {
-    guard !path.hasZeroByte else { return .failure(pathError("reading \(path)")) }
-    // To open a FIFO without O_NONBLOCK waits for a writer. Regular files do not care.
-    let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
-    guard descriptor >= 0 else { return .failure(transportError(errno, "reading \(path)")) }
+    let descriptor: Int32
+    do throws(TransportError) { descriptor = try openRegularFile(path).descriptor } catch { return .failure(error) }
     defer { closeDescriptor(descriptor) }
-    var status = stat()
-    guard unsafe fstat(descriptor, &status) == 0 else { return .failure(transportError(errno, "reading \(path)")) }
-    guard status.st_mode & S_IFMT == S_IFREG else {
-        return .failure(TransportError(.system, errno: EINVAL, "reading \(path): it is no regular file"))
-    }
     var bytes: [UInt8] = []
     while bytes.count <= limit {
         let (count, code) = unsafe withUnsafeTemporaryAllocation(byteCount: 16384, alignment: 8) { memory in
@@ -58,9 +51,70 @@ func contents(ofFile path: String, limit: Int) -> Result<[UInt8], TransportError
     return .failure(TransportError(.system, errno: EFBIG, "reading \(path): it has more than \(limit) bytes"))
 }
 
+/// Opens a regular file for reading, without waiting for anything else that may be there.
+private func openRegularFile(_ path: String) throws(TransportError) -> (descriptor: Int32, size: Int) {
+    let doing = "reading \(path)"
+    guard !path.hasZeroByte else { throw pathError(doing) }
+    // To open a FIFO without O_NONBLOCK waits for a writer. Regular files do not care.
+    let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+    guard descriptor >= 0 else { throw transportError(errno, doing) }
+    var status = stat()
+    var failure: TransportError?
+    if unsafe fstat(descriptor, &status) != 0 {
+        failure = transportError(errno, doing)
+    } else if status.st_mode & S_IFMT != S_IFREG {
+        failure = TransportError(.system, errno: EINVAL, "\(doing): it is not a regular file")
+    }
+    guard let failure else { return (descriptor, Int(status.st_size)) }
+    closeDescriptor(descriptor)
+    throw failure
+}
+
+/// A regular file that is open for reading, and stays the same file whatever its path leads to meanwhile.
+///
+/// Every call may block for as long as the disk does: not for event loops, nor for the cooperative pool.
+package final class InputFile: Sendable {
+    package let path: String
+    /// How many bytes it had when it was opened.
+    package let count: Int
+    private let descriptor: Int32
+
+    /// Opens the file at `path`. Anything but a regular file fails with `EINVAL`.
+    package init(at path: String) throws(TransportError) {
+        (descriptor, count) = try openRegularFile(path)
+        self.path = path
+    }
+
+    deinit { closeDescriptor(descriptor) }
+
+    /// Fills `memory` from `offset` on. Returns how many bytes there were: fewer at the end of the file.
+    package func read(into memory: UnsafeMutableRawBufferPointer, at offset: Int) throws(TransportError) -> Int {
+        try unsafe readFully(descriptor, into: memory, at: offset, of: path)
+    }
+}
+
+/// Fills `memory` with what the file of `descriptor` has from `offset` on. Returns how many bytes there were: fewer at the
+/// end of the file.
+func readFully(
+    _ descriptor: Int32,
+    into memory: UnsafeMutableRawBufferPointer,
+    at offset: Int,
+    of path: String
+) throws(TransportError) -> Int {
+    var filled = 0
+    while filled < memory.count {
+        let rest = unsafe UnsafeMutableRawBufferPointer(rebasing: memory[filled...])
+        let count = unsafe pread(descriptor, rest.baseAddress, rest.count, off_t(offset + filled))
+        let code = errno
+        if count == 0 { break }
+        if count > 0 { filled += count } else if code != EINTR { throw transportError(code, "reading \(path)") }
+    }
+    return filled
+}
+
 /// The error for a path that the system would see end at its zero byte.
 func pathError(_ doing: String) -> TransportError {
-    TransportError(.system, errno: EINVAL, "\(doing): there is a zero byte in the path")
+    TransportError(.system, errno: EINVAL, "\(doing): the path contains a NUL byte")
 }
 
 /// Makes a file of these bytes that its owner alone may read; there must be none yet.

@@ -67,15 +67,7 @@ package final class TemporaryFile: Sendable {
 
     /// Fills `memory` from `offset` on. Returns how many bytes there were: fewer at the end of the file.
     package func read(into memory: UnsafeMutableRawBufferPointer, at offset: Int) throws(TransportError) -> Int {
-        var filled = 0
-        while filled < memory.count {
-            let rest = unsafe UnsafeMutableRawBufferPointer(rebasing: memory[filled...])
-            let count = unsafe pread(descriptor, rest.baseAddress, rest.count, off_t(offset + filled))
-            let code = errno
-            if count == 0 { break }
-            if count > 0 { filled += count } else if code != EINTR { throw transportError(code, "reading \(path)") }
-        }
-        return filled
+        try unsafe readFully(descriptor, into: memory, at: offset, of: path)
     }
 
     /// Gives the disk back what the file holds.

@@ -21,7 +21,7 @@ extension Connection {
         switch attempt.endpoint.target {
         // The system would see the text end at the zero byte, and go to another place.
         case .unix(let text) where text.hasZeroByte, .host(let text, _) where text.hasZeroByte:
-            let message = "connecting to \(attempt.endpoint): there is a zero byte in it"
+            let message = "connecting to \(attempt.endpoint): the host or path contains a NUL byte"
             failSoon(attempt, TransportError(.invalidAddress, message))
         case .unix(let path): perform(race?.rules.resolved(to: [.unix(path: path)], at: loop.now))
         case .host(let host, let port):

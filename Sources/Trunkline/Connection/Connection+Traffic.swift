@@ -191,12 +191,15 @@ extension Link {
     /// Writes as much of `queue` as the socket takes, and waits for the socket if that is not all.
     mutating func write(from queue: inout OutboundQueue) -> WriteResult {
         var result = WriteResult()
-        if !heldWrites.isEmpty, let failure = tellOfHeldWrites(&result.wrote) {
-            result.failure = failure
-            transport.awaitsWritable = false
-            return result
+        if !heldWrites.isEmpty {
+            // What waits goes first.
+            if case .failed(let error) = unsafe transport.write([]) {
+                result.failure = error
+                transport.awaitsWritable = false
+                return result
+            }
+            releaseWrites(&result.wrote)
         }
-        let firstNew = result.wrote.count
         // Bounded, so that a caller who writes without end does not keep the loop from reading.
         attempts: for _ in 0..<8 {
             result.refused += queue.encode(using: &codec)
@@ -207,7 +210,9 @@ extension Link {
             switch outcome {
             case .bytes(let written):
                 if notesSent { queue.forEachStarting(within: written) { codec.noteSent($0) } }
+                let firstNew = result.wrote.count
                 queue.didWrite(written, reporting: &result.wrote)
+                if result.wrote.count > firstNew { holdUnsent(&result.wrote, from: firstNew) }
                 if written < offered { break attempts }  // the socket is full
             case .wouldBlock: break attempts
             case .failed(let error):
@@ -215,20 +220,28 @@ extension Link {
                 break attempts
             }
         }
-        if result.wrote.count > firstNew, transport.hasUnsentBytes {
-            heldWrites += result.wrote[firstNew...]
-            result.wrote.removeSubrange(firstNew...)
-        }
+        if result.failure == nil { releaseWrites(&result.wrote) }
         // Set once: every change is a system call.
         transport.awaitsWritable = result.failure == nil && !(queue.isEmpty && heldWrites.isEmpty)
         return result
     }
 
-    /// Moves `heldWrites` to `wrote` when the kernel has all of their bytes. Returns the failure that keeps it from them.
-    private mutating func tellOfHeldWrites(_ wrote: inout [Ticket]) -> TransportError? {
-        if case .failed(let error) = unsafe transport.write([]) { return error }
-        if !transport.hasUnsentBytes { wrote = exchange(&heldWrites, with: []) }
-        return nil
+    /// Moves what `wrote` has from `start` on to `heldWrites` when not all of it is with the kernel.
+    private mutating func holdUnsent(_ wrote: inout [Ticket], from start: Int) {
+        let mark = transport.takenMark
+        guard mark > transport.sentMark else { return }
+        for ticket in wrote[start...] { heldWrites.append((ticket, mark)) }
+        wrote.removeSubrange(start...)
+    }
+
+    /// Moves those of `heldWrites` to `wrote` whose bytes are with the kernel. More may have been encrypted since: on a busy
+    /// link there is always something that waits.
+    private mutating func releaseWrites(_ wrote: inout [Ticket]) {
+        let sent = transport.sentMark
+        while let first = heldWrites.first, first.mark <= sent {
+            wrote.append(first.ticket)
+            _ = heldWrites.popFirst()
+        }
     }
 
     /// What came of a `write`.

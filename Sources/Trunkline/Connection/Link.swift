@@ -17,8 +17,9 @@ struct Link {
     var received = ReceiveBuffer()
     /// `received` may hold complete frames, which come before anything that the socket has.
     var holdsFrames = false
-    /// Who wants to hear that the kernel has their last byte, which TLS has encrypted and the socket has not taken yet.
-    var heldWrites: [Ticket] = []
+    /// Who wants to hear that the kernel has their last byte, which TLS has encrypted and the socket has not taken yet, and
+    /// the `sentMark` at which it has.
+    var heldWrites = Deque<(ticket: Ticket, mark: Int)>()
     /// Where its first request is in the outbound order.
     var firstPosition: OutboundPosition = 1
 

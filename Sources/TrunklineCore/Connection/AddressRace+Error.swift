@@ -23,7 +23,7 @@ extension AddressRace {
         }
         let silent = running.map { attempt in
             connected.contains(attempt.id)
-                ? "\(attempt.address) was connected, but its TLS handshake did not end"
+                ? "connected to \(attempt.address), TLS handshake not completed"
                 : "no answer from \(attempt.address)"
         }
         let details = list(silent + reportedErrors.map(\.message))

@@ -68,7 +68,7 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
         if text.hasPrefix("unix:") {
             let path = String(text.dropFirst(5))
             guard !path.isEmpty else { throw refuse("there is no path after \"unix:\"") }
-            guard !path.utf8.contains(0) else { throw refuse("the path contains a zero byte") }
+            guard !path.utf8.contains(0) else { throw refuse("the path contains a NUL byte") }
             self = isSecured ? .unix(path: path).secured() : .unix(path: path)
             return
         }

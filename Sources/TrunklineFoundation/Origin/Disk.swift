@@ -19,6 +19,17 @@ enum Disk {
     }
 }
 
+extension InputFile {
+    /// The `count` bytes at `offset`, or fewer at the end of the file.
+    func read(_ count: Int, at offset: Int) throws(TransportError) -> Data {
+        var data = Data(count: count)
+        let result = unsafe data.withUnsafeMutableBytes { memory in
+            Result { () throws(TransportError) in unsafe try read(into: memory, at: offset) }
+        }
+        return data.prefix(try result.get())
+    }
+}
+
 extension TemporaryFile {
     func write(_ data: Data, at offset: Int) throws {
         try unsafe data.withUnsafeBytes { bytes in unsafe try write(bytes, at: offset) }

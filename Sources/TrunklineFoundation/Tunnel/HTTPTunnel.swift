@@ -73,6 +73,9 @@ public final class HTTPTunnel: Sendable {
         /// A longer one fails with `dataLengthExceedsMaximum`, at once when its `Content-Length` says so, and the transfer is
         /// cancelled at the gateway and at the origin. The underlying `ClientError` is `overloaded`, with the fate `answered`:
         /// the origin has carried the request out. `bytes` and `download` have no limit: they hold no body in memory.
+        ///
+        /// On Linux, `URLSession` holds the body of a redirect (301 to 308 with a `Location`) that it receives directly in
+        /// memory, without a limit: see <doc:HTTPOverTheLink>. With the policy `.linkOnly` nothing is received directly.
         public var maximumBodySize = 64 * 1024 * 1024
 
         /// The defaults.

@@ -1,12 +1,13 @@
 import Foundation
 import Trunkline
 import TrunklineCore
+import TrunklineIO
 
 /// What a request carries.
 enum TunnelBody: Sendable {
     case none
     case data(Data)
-    case file(URL, count: Int)
+    case file(InputFile, URL)
     case stream(BodyStream)
 
     /// Whether it can be sent once more.
@@ -19,28 +20,25 @@ enum TunnelBody: Sendable {
         switch self {
         case .none: 0
         case .data(let data): data.count
-        case .file(_, let count): count
+        case .file(let file, _): file.count
         case .stream: nil
         }
     }
 
-    /// A regular file that must be there: to open a FIFO could take for ever, and nothing else has a length.
+    /// A regular file that must be there: to open a FIFO could take for ever, and nothing else has a length. It is opened
+    /// once, so that every attempt sends the file that was checked; directly, `URLSession` opens the path itself.
     static func file(at url: URL) async throws(URLError) -> TunnelBody {
         let path = url.path(percentEncoded: false)
         guard url.isFileURL, !path.hasZeroByte else {
             throw URLError(.fileDoesNotExist, reason: "“\(path.withoutCredentials)” is no path of a file")
         }
-        let attributes = await Disk.run { () -> (size: Int?, isRegular: Bool)? in
-            let path = URL(fileURLWithPath: path).resolvingSymlinksInPath().path(percentEncoded: false)
-            guard let attributes = try? FileManager.default.attributesOfItem(atPath: path) else { return nil }
-            let isRegular = attributes[.type] as? FileAttributeType == .typeRegular
-            return ((attributes[.size] as? NSNumber)?.intValue, isRegular)
+        let opened = await Disk.run { Result { () throws(TransportError) in try InputFile(at: path) } }
+        switch opened {
+        case .success(let file): return .file(file, url)
+        case .failure(let error):
+            let isMissing = error.errno == ENOENT || error.errno == ENOTDIR
+            throw URLError(isMissing ? .fileDoesNotExist : .cannotOpenFile, reason: error.message)
         }
-        guard let attributes, let count = attributes.size else {
-            throw URLError(.fileDoesNotExist, reason: "there is no file at \(path)")
-        }
-        guard attributes.isRegular else { throw URLError(.cannotOpenFile, reason: "\(path) is no regular file") }
-        return .file(url, count: count)
     }
 
     /// Hands it over in pieces of at most `TunnelWire.pieceSize`.
@@ -48,15 +46,13 @@ enum TunnelBody: Sendable {
         switch self {
         case .none: break
         case .data(let data): try await Self.cut(data, take)
-        case .file(let url, let count):
-            let file = await Disk.run { try? FileHandle(forReadingFrom: url) }
-            guard let file else { throw URLError(.cannotOpenFile) }
-            var left = count
-            while left > 0 {
-                let size = min(left, TunnelWire.pieceSize)
-                let piece = await Disk.run { try? file.read(upToCount: size) }
+        case .file(let file, _):
+            var start = 0
+            while start < file.count {
+                let (offset, size) = (start, min(file.count - start, TunnelWire.pieceSize))
+                let piece = await Disk.run { try? file.read(size, at: offset) }
                 guard let piece, !piece.isEmpty else { throw URLError(.cannotOpenFile, reason: "the file has shrunk") }
-                left -= piece.count
+                start += piece.count
                 try await take(piece)
             }
         case .stream(let stream): try await stream.run { try await Self.cut($0, take) }
@@ -80,7 +76,7 @@ enum TunnelBody: Sendable {
         switch self {
         case .none: return .none
         case .data(let data): return .data(data)
-        case .file(let url, _): return .userFile(url)
+        case .file(_, let url): return .userFile(url)
         case .stream(let stream):
             let collector = BodyCollector(limit: limit)
             let watch = ProgressWatch(within: timeout)

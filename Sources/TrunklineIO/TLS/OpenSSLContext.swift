@@ -89,7 +89,7 @@ package final class OpenSSLContext: TLSContext, @unchecked Sendable {
         let api = unsafe library.api
         // OpenSSL and the system would see the name end there: a certificate of the part before it would do.
         guard !name.hasZeroByte else {
-            throw TransportError(.tls(.configuration), "\"\(name)\" is no name of a server: there is a zero byte in it")
+            throw TransportError(.tls(.configuration), "invalid server name \"\(name)\": contains a NUL byte")
         }
         var isNamed: Int32 = 1
         var isChecked: Int32 = 1

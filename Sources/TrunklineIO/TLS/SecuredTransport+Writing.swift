@@ -77,7 +77,9 @@ extension SecuredTransport {
         defer { updateInterest() }
         while !engine.outgoing.isEmpty, writeFailure == nil {
             switch unsafe engine.outgoing.withUnwritten({ unsafe socket?.write([$0]) ?? .wouldBlock }) {
-            case .bytes: hasSent = true
+            case .bytes(let count):
+                hasSent = true
+                sentMark += count
             case .wouldBlock: return
             case .failed(let error): writeFailure = error
             }

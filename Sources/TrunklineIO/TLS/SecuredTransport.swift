@@ -51,6 +51,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     private static let patienceBounds = Duration.milliseconds(50)...Duration.seconds(1)
 
     package internal(set) var receivedCount = 0
+    package internal(set) var sentMark = 0
     package var hasFailed: Bool { socket?.hasFailed ?? true }
 
     package var isReading = false {
@@ -262,7 +263,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     package var isHoldingBytes: Bool { hasUnsent && isOpen }
     package var heldByteCount: Int { isHoldingBytes ? engine.outgoing.count : 0 }
 
-    package var hasUnsentBytes: Bool { !engine.outgoing.isEmpty && isOpen }
+    package var takenMark: Int { sentMark + engine.outgoing.count }
 
     // MARK: Ends
 

@@ -12,8 +12,8 @@ public struct PEM: Sendable, CustomStringConvertible, CustomReflectable {
     /// The regular file at `path`, of at most 16 MiB. It is read when a link is to be secured, and again when it has changed
     /// since the last one: that is how certificates and keys are rotated.
     ///
-    /// What is no regular file (a FIFO such as `<(command)` of a shell makes, a terminal) and a path with a zero byte fail the
-    /// attempt with `tls(.configuration)`. Give what a command prints as `.text`.
+    /// A path that is not a regular file (a FIFO such as `<(command)` of a shell makes, a terminal), or that contains a NUL
+    /// byte, fails the attempt with `tls(.configuration)`. Give what a command prints as `.text`.
     public static func file(_ path: String) -> PEM { PEM(source: .file(path)) }
 
     /// The text itself.

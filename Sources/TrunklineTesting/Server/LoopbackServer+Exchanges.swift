@@ -174,11 +174,15 @@ extension LoopbackServer {
         let failure = await withTaskCancellationHandler {
             await withSuspension { (suspension: Suspension<CancellationError?>) in
                 // Asked here: on the way here it may have been written, or have ended.
-                if link.sentCount >= mark { return suspension.resume(returning: nil) }
+                let isWritten = link.sentCount >= mark
+                if isWritten, link.transport.takenMark <= link.transport.sentMark {
+                    return suspension.resume(returning: nil)
+                }
                 guard open.state != .ended, !link.isEnding, links[open.link] === link else {
                     return suspension.resume(returning: CancellationError())
                 }
                 link.writers.append(PartWriter(id: id, open: open, mark: mark, suspension: suspension))
+                if isWritten { serveWriters(of: link) }
                 if Task.isCancelled { stopWriter(id, on: link.transport.id) }
             }
         } onCancel: {
@@ -194,13 +198,18 @@ extension LoopbackServer {
 
     /// Lets those go on whose bytes are with the kernel.
     func serveWriters(of link: ServerLink) {
+        let transport = link.transport
         guard let first = link.writers.first, first.mark <= link.sentCount else { return }
-        if link.transport.hasUnsentBytes {
-            // Encrypted, and waiting for the socket. One that has failed is for reading to find out.
-            if case .failed = unsafe link.transport.write([]) { return }
-            guard !link.transport.hasUnsentBytes else { return link.transport.awaitsWritable = true }
+        // Encrypted, and perhaps waiting for the socket. One that has failed is for reading to find out.
+        if transport.takenMark > transport.sentMark, case .failed = unsafe transport.write([]) { return }
+        let taken = transport.takenMark
+        for index in link.writers.indices {
+            guard link.writers[index].mark <= link.sentCount else { break }
+            if link.writers[index].takenMark == nil { link.writers[index].takenMark = taken }
         }
-        while let first = link.writers.first, first.mark <= link.sentCount {
+        // More may have been encrypted since: on a busy link there is always something that waits.
+        while let mark = link.writers.first?.takenMark {
+            guard mark <= transport.sentMark else { return transport.awaitsWritable = true }
             link.writers.removeFirst().suspension.resume(returning: nil)
         }
     }

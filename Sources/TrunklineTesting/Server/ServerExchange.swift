@@ -96,5 +96,7 @@ struct PartWriter {
     let open: OpenExchange
     /// How many bytes of the link will have been written then.
     let mark: Int
+    /// The transport's `sentMark` at which the kernel has them; `nil` until they are written.
+    var takenMark: Int?
     let suspension: Suspension<CancellationError?>
 }

@@ -1,8 +1,11 @@
 import Foundation
 import Testing
 import Trunkline
-import TrunklineFoundation
+import TrunklineCore
+import TrunklineIO
 import TrunklineTesting
+
+@testable import TrunklineFoundation
 
 #if canImport(FoundationNetworking)
     import FoundationNetworking
@@ -124,6 +127,22 @@ struct TunnelLimitTests {
                 #expect(HTTPOrigin(of: url) == nil)
             }
             #expect(await setup.origin.server.journal.totalConnections == 0)
+        }
+    }
+
+    /// It was opened by its path at every attempt, and may have become another file meanwhile: one of another length, or a
+    /// FIFO.
+    @Test func everyAttemptSendsTheFileThatWasChecked() async throws {
+        let path = NSTemporaryDirectory() + "body-\(UInt64.random(in: 0 ... .max))"
+        try createFile(at: path, with: Array("checked".utf8))
+        defer { unsafe unlink(path) }
+        let body = try await TunnelBody.file(at: URL(fileURLWithPath: path))
+        try #require(unsafe unlink(path) == 0 && mkfifo(path, 0o600) == 0)
+        #expect(body.count == 7)
+        for _ in 0..<2 {
+            let sent = Lock(Data())
+            try await body.forEachPiece { piece in sent.withLock { $0 += piece } }
+            #expect(sent.withLock { $0 } == Data("checked".utf8))
         }
     }
 

@@ -36,7 +36,7 @@ struct ZeroByteTests {
             for endpoint in [Endpoint.host(host + "\0.trusted.example", port: port), .unix(path: "/tmp/a\0b")] {
                 let error = await refusal(of: Wire.endpoint(endpoint))
                 #expect(error?.code == .invalidAddress, "\(endpoint)")
-                #expect(error?.message.contains("zero byte") == true)
+                #expect(error?.message.contains("NUL byte") == true)
             }
             let options = ClientOptions { $0.connecting.sourceAddress = "127.0.0.1\0x" }
             #expect(await refusal(of: server.endpoint, options)?.code == .invalidAddress)
@@ -68,7 +68,7 @@ struct ZeroByteTests {
         defer { unsafe unlink(path) }
         #expect(try PEM.file(path).load() == "text")
         let error = #expect(throws: TransportError.self) { try PEM.file(path + "\0.trusted").load() }
-        #expect(error?.code == .tls(.configuration) && error?.message.contains("zero byte") == true)
+        #expect(error?.code == .tls(.configuration) && error?.message.contains("NUL byte") == true)
         #expect(FileVersion(ofFile: path + "\0.trusted") == nil)
         #expect(throws: TransportError.self) { try createFile(at: path + "2\0x", with: []) }
         #expect(throws: TransportError.self) { try TemporaryFile(in: NSTemporaryDirectory() + "\0x", isNamed: true) }
@@ -81,7 +81,7 @@ struct ZeroByteTests {
         defer { unsafe unlink(path) }
         for path in [path, "/dev/zero", NSTemporaryDirectory()] {
             let error = #expect(throws: TransportError.self) { try PEM.file(path).load() }
-            #expect(error?.code == .tls(.configuration) && error?.message.contains("no regular file") == true)
+            #expect(error?.code == .tls(.configuration) && error?.message.contains("not a regular file") == true)
         }
     }
 

@@ -88,6 +88,58 @@ struct HeldBytesTests {
         }
     }
 
+    /// TLS takes more as soon as there is room: a busy link always has something that waits for the socket.
+    @Test func postsOnABusyLinkReturnWhenTheirOwnBytesAreWithTheSocket() throws {
+        try run { scene in
+            let posting = Progress()
+            await withTaskGroup(of: Void.self) { group in
+                for _ in 0..<200 {
+                    group.addTask {
+                        await posting.note { try await scene.client.post(Request(type: 0x410, body: filled(1000))) }
+                    }
+                }
+                try? await scene.pass(.seconds(1))
+                #expect(posting.count < 10)
+                await scene.peer.setReading(true)
+                _ = await scene.peer.received(atLeast: 100_000)
+                #expect(posting.count > 0 && posting.count < 200)
+            }
+            #expect(posting.count == 200 && posting.outcome == "done")
+        }
+    }
+
+    /// They returned when everything on the link was with the socket.
+    @Test func partsOnABusyLinkReturnWhenTheirOwnBytesAreWithTheSocket() throws {
+        var conditions = NetworkConditions()
+        (conditions.sendBuffer, conditions.receiveWindow) = (2000, 2000)
+        let network = SimulatedNetwork(seed: 1, conditions: conditions)
+        let writing = Progress()
+        try network.runBlocking {
+            let handler: LoopbackServer.Handler = { _ in
+                .perform { exchange in
+                    await withTaskGroup(of: Void.self) { group in
+                        for _ in 0..<600 {
+                            group.addTask { await writing.note { try await exchange.part(filled(1000)) } }
+                        }
+                    }
+                    try await exchange.reply("end")
+                }
+            }
+            let server = try await network.serve(at: "db:7000", speaking: .standard, overTLS: true, handler: handler)
+            let client = network.client(of: ["db:7000"], speaking: .standard, overTLS: true)
+            var (received, returned) = (0, 0)
+            for try await frame in client.stream(whole("get"), timeout: .seconds(600)) {
+                received += frame.body.count
+                if received == 400_000 { returned = writing.count }
+            }
+            #expect(received == 600_003)
+            #expect((1..<600).contains(returned))
+            #expect(writing.count == 600 && writing.outcome == "done")
+            await client.close()
+            await server.stop()
+        }
+    }
+
     /// It may have been carried out: the server has a part of it, and perhaps all.
     @Test func aLinkThatIsLostMeanwhileLeavesTheFateUnknown() throws {
         try run { scene in
