@@ -101,7 +101,7 @@ package struct OutboundQueue: Sendable {
 
     /// What a frame is taken to cost, for the watermarks.
     @inlinable
-    package static func cost(of frame: Frame) -> Int { frame.body.count + 32 }
+    package static func cost(of frame: Frame) -> Int { frame.byteCount + 32 }
 
     @discardableResult
     package mutating func append(_ item: Item) -> OutboundPosition {
