@@ -154,7 +154,7 @@ package struct OutboundQueue: Sendable {
         byteCount -= Self.cost(of: items[index].frame)
         if items[index].ticket == 0 { linkFrameCount -= 1 }
         items[index].isRemoved = true
-        items[index].frame.body = Bytes()
+        (items[index].frame.body, items[index].frame.fields) = (Bytes(), [])
     }
 
     // MARK: Writing
