@@ -136,7 +136,9 @@ extension ClientError: CustomStringConvertible {
     /// The cause may be an error of your own: what it says of itself is escaped and shown.
     public var description: String {
         var text = "\(code) (\(fate)): \(message)"
-        if code == .rejected, let count = response?.contentCount, count > 0 { text += ", body of \(count) bytes" }
+        if code == .rejected, let count = response?.contentCount, count > 0 {
+            text += ", body of \(count == 1 ? "1 byte" : "\(count) bytes")"
+        }
         if let endpoint { text += " [\(endpoint)]" }
         if let cause { text += "; \("\(cause)".asMessage)" }
         return text

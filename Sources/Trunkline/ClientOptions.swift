@@ -26,8 +26,8 @@ public struct ClientOptions: Sendable {
         /// `Client.enqueue` accepts as many messages besides. Default 1,000,000.
         public var maximumWaiting = 1_000_000
         /// How many bytes of memory requests may take that wait: for a link, for their turn, or above
-        /// `outbound.highWatermark`. A request beyond them fails with `overloaded`, fate `notSent`. Each counts as its body and
-        /// 544 bytes: 32 for the rest of its frame, and 512 for its places in the client's tables and its deadline. The tasks of
+        /// `outbound.highWatermark`. A request beyond them fails with `overloaded`, fate `notSent`. Each counts as its body, its
+        /// named bytes and 544 bytes: 32 for the rest of its frame, and 512 for its places in the client's tables and its deadline. The tasks of
         /// its callers come on top. One request may wait alone, whatever its size. Default 256 MiB, enough for some 490,000
         /// requests with small bodies. The memory is given back when they have left.
         public var maximumWaitingBytes = 256 * 1024 * 1024
@@ -77,8 +77,8 @@ public struct ClientOptions: Sendable {
         public var maximumUndecoded = 256 * 1024 * 1024
         /// How much is read on a link while a subscriber or a streamed reply whose full buffer asks for it
         /// (`.suspendReading`) keeps frames from being handed over: the server's pings are answered and the link is judged as
-        /// ever, and what else comes is held, in order. When so many bytes are held, a frame counting as its body and some 200
-        /// bytes, nothing more is read. With 0 reading stops at once. Default 1 MiB.
+        /// ever, and what else comes is held, in order. When so many bytes are held, a frame counting as its body, its named
+        /// bytes and some 200 bytes, nothing more is read. With 0 reading stops at once. Default 1 MiB.
         public var maximumHeld = 1024 * 1024
     }
 

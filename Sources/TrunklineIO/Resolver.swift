@@ -87,7 +87,8 @@ package final class Resolver: Sendable {
         case .waits: break
         case .startThread: start()
         case .refused:
-            let message = "resolving \(host): \(maximumQueued) names are waiting to be resolved already"
+            let name = host.withoutCredentials.escaped()
+            let message = "resolving \(name): \(maximumQueued) names are waiting to be resolved already"
             completion(.failure(TransportError(.nameResolutionFailed, message)))
         }
         return Ticket(question: question, id: id)

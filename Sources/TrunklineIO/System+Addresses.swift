@@ -89,7 +89,7 @@ func localAddress(_ descriptor: Int32) -> SocketAddress? {
 @Sendable
 func systemLookUp(_ host: String, _ family: AddressFamily) -> NameLookup.Answer {
     func failure(_ reason: String) -> NameLookup.Answer {
-        .failure(TransportError(.nameResolutionFailed, "resolving \(host): \(reason)"))
+        .failure(TransportError(.nameResolutionFailed, "resolving \(host.withoutCredentials.escaped()): \(reason)"))
     }
     // The system would see the name end at a zero byte, and find another host.
     guard !host.isEmpty, !host.hasZeroByte else { return failure("it is no name") }

@@ -29,7 +29,7 @@ package enum Protocols {
     .roles(ping: 0x0a)
 
     /// Modbus/TCP (Messaging on TCP/IP Implementation Guide V1.0b, section 3.1.3): the function code is the type, and
-    /// its top bit an exception.
+    /// its top bit an exception, whose code is the first byte of the body.
     package static let modbus: FrameLayout = {
         var layout = FrameLayout {
             Field.serial(UInt16.self)
@@ -39,7 +39,12 @@ package enum Protocols {
             Field.type(UInt8.self)
             Field.body
         }
-        .roles(failure: .bit(7), serials: 0..., responsesRepeat: [.type, .field("unit")])
+        .roles(
+            failure: .bit(7),
+            failureCode: .body(UInt8.self),
+            serials: 0...,
+            responsesRepeat: [.type, .field("unit")]
+        )
         layout.maximumFrameSize = 260
         return layout
     }()

@@ -1,18 +1,18 @@
 import Synchronization
 import TrunklineCore
 
-/// One-way messages that nobody waits for.
+/// One-way messages without a waiting caller.
 extension Client {
     /// Accepts `request` as a one-way message and returns, as a rule at once: it waits neither for a link nor for the
     /// kernel.
     ///
-    /// Far cheaper than `post`, for messages that come one by one and whose loss is no error of their sender's: metrics,
+    /// Far cheaper than `post`, for messages that come one by one and whose loss the sender tolerates: metrics,
     /// log lines, positions. Accepted messages go out in the order of the calls, also among `post` and `send`; while there
     /// is no link they wait for one, and those that had not started when a link is lost go out on the next.
     ///
     /// **Back-pressure.** As long as accepted messages of `options.outbound.highWatermark` bytes (1 MiB; a message counts
-    /// as its body and 32 bytes), or `options.requests.maximumWaiting` of them, are not yet written, the call waits until
-    /// this one may go out, behind those that wait already. Only that wait can be cancelled, and what is not accepted is
+    /// as its body, its named bytes and 32 bytes), or `options.requests.maximumWaiting` of them, are not yet written, the
+    /// call waits until this one may go out, behind those that wait already. Only that wait can be cancelled, and what is not accepted is
     /// never sent.
     ///
     /// **What becomes of it.** It is sent at most once, unless `options.requests.retry` is `.idempotent`, and its sender
@@ -60,7 +60,7 @@ extension Client {
         return true
     }
 
-    /// Who waits for room for `frame`.
+    /// The waiter for a message that has no room yet.
     nonisolated func enqueuing(_ frame: Frame, _ suspension: Suspension<Outcome>) -> Waiter {
         .enqueuing(EnqueuedMessage(suspension, in: messageRoom, cost: OutboundQueue.cost(of: frame)))
     }

@@ -39,6 +39,6 @@ extension String {
             case .missingBody: "has no body"
             default: "is not acceptable"
             }
-        return "the answer \(reason); it begins with \(frame.body)"
+        return "the response \(reason); its body has \(frame.body)"
     }
 }

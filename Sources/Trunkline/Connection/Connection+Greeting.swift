@@ -176,7 +176,7 @@ extension Connection {
                 guard greeting?.session == session else { return suspension.resume(returning: .greetingIsOver) }
                 guard !Task.isCancelled else { return suspension.resume(returning: .failure(.cancelledUnsent)) }
                 if let frame = greeting?.inbox.popFirst() {
-                    greeting?.inboxBytes -= frame.body.count
+                    greeting?.inboxBytes -= frame.byteCount
                     suspension.resume(returning: .success(frame))
                     updateReading()
                 } else if let loss = greeting?.loss {
@@ -278,7 +278,7 @@ extension Connection {
                     reader.resume(returning: .success(frame))
                 } else {
                     greeting?.inbox.append(frame)
-                    greeting?.inboxBytes += frame.body.count
+                    greeting?.inboxBytes += frame.byteCount
                 }
             }
         }

@@ -17,7 +17,7 @@ extension Connection {
 
         mutating func append(_ frame: Frame) {
             frames.append(frame)
-            byteCount += frame.body.count + MemoryLayout<Frame>.stride
+            byteCount += frame.byteCount + MemoryLayout<Frame>.stride
         }
     }
 

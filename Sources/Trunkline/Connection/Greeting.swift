@@ -16,7 +16,7 @@ struct Greeting {
     /// The user's closures.
     var task: Task<Void, Never>?
 
-    /// The bodies in `inbox`.
+    /// The bodies and named bytes in `inbox`.
     var inboxBytes = 0
     /// The user's closures have returned; what they said is still being written.
     var isOver = false
@@ -82,7 +82,7 @@ struct Greeting {
                 pushes.append(held[index])
             } else {
                 inbox.append(held[index])
-                inboxBytes += held[index].body.count
+                inboxBytes += held[index].byteCount
             }
         }
         return pushes

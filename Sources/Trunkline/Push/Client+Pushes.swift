@@ -41,8 +41,8 @@ extension Client {
     /// The pushes whose key, as the codec reads it (`FrameCodec.pushKey(of:)`), is `key` from now on; otherwise as
     /// `pushes(buffering:)`.
     ///
-    /// Layouts and the ready-made codecs have `keyingPushes(by:)` for that; with a codec whose pushes have no keys the
-    /// stream remains empty. A push is looked up by its key once, however many keys are listened to. A damaged push
+    /// `FrameLayout`, `DelimitedCodec`, `LengthPrefixedCodec` and `CountedPayloadCodec` have `keyingPushes(by:)` for that;
+    /// with a codec whose pushes have no keys the stream remains empty. A push is looked up by its key once, however many keys are listened to. A damaged push
     /// (`Frame.damage`) of which no key is known is an element `.dropped` in every such stream, behind what was read from
     /// the socket together with it.
     public nonisolated func pushes(

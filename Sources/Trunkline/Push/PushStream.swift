@@ -47,7 +47,7 @@ public struct PushBuffering: Sendable {
 
     /// How many pushes are held. Default 1,024, at least 1.
     public var maximumCount = 1024
-    /// How many bytes of bodies are held; one push of any size always fits. Default 8 MiB.
+    /// How many bytes of bodies and named bytes are held; one push of any size always fits. Default 8 MiB.
     public var maximumBytes = 8 * 1024 * 1024
     /// What happens beyond that. Default `.dropOldest`.
     public var overflow = Overflow.dropOldest

@@ -39,8 +39,11 @@ public struct CountedPayloadCodec: FrameCodec {
         public static func count(inWord index: Int, of head: Bytes) -> Payload {
             let words = head.split { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }
             let number = index < 0 ? words.count + index : index
-            guard words.indices.contains(number) else { return .malformed("the head has \(words.count) words") }
-            return Payload(decimal: words[number], of: "word \(number)")
+            guard words.indices.contains(number) else {
+                let missing = index < 0 ? "\(-index) from the end" : "\(index + 1)"
+                return .malformed("the head has \(words.count) words, word \(missing) is missing")
+            }
+            return Payload(decimal: words[number], of: "word \(number + 1)")
         }
 
         /// The decimal number in the header line `name: number` of `head`, whose lines are separated by CRLF. The case of
@@ -64,7 +67,7 @@ public struct CountedPayloadCodec: FrameCodec {
 
         private init(decimal digits: Slice<Bytes>, of place: String) {
             guard (1...18).contains(digits.count), digits.allSatisfy({ (0x30...0x39).contains($0) }) else {
-                self = .malformed("the \(place) is no number of bytes")
+                self = .malformed("\(place) is not a decimal byte count")
                 return
             }
             self = .bytes(digits.reduce(0) { $0 * 10 + Int($1 - 0x30) })
@@ -89,6 +92,8 @@ public struct CountedPayloadCodec: FrameCodec {
     private var responses: Grammar
     private var requests: Grammar
     private var writing: (@Sendable (inout Frame) -> Void)?
+    /// What a push is about.
+    var pushKey: (@Sendable (Frame) -> PushKey?)?
     /// The heads of heartbeats, in both directions.
     private var heartbeat: (ping: Bytes, pong: Bytes)?
     private var isServerSide = false
@@ -176,7 +181,7 @@ public struct CountedPayloadCodec: FrameCodec {
         return codec
     }
 
-    /// The same with a say about every frame that a client receives and that is no heartbeat; in place of an earlier one.
+    /// Returns a codec that passes every received frame except heartbeats to `rule`, in place of an earlier rule.
     ///
     /// `rule` gets it as a `response` that is no rejection and may change everything about it: `kind`, `serial`,
     /// `isRejection`, `status`, `body`, or `damage` for one that is not acceptable. A frame that is to be ignored is a
@@ -231,6 +236,7 @@ extension Frame {
 }
 
 extension UInt8 {
+    fileprivate var isLineBreak: Bool { self == 0x0A || self == 0x0D }
     fileprivate var lowercasedASCII: UInt8 { (0x41...0x5A).contains(self) ? self | 0x20 : self }
 }
 
@@ -326,9 +332,12 @@ extension CountedPayloadCodec {
 extension CountedPayloadCodec {
     /// Appends the head, and the body where the head says that a payload follows, each with its end.
     ///
-    /// Throws `illegalLength` for a frame that is too long; `malformed` for a head in which its end stands, that the closure
-    /// calls malformed, or that says another size than the body's; and `unknownType` for a frame that its receiver would take
-    /// for something else, for a ping without `heartbeat` and for a cancellation.
+    /// Throws `illegalLength` for a frame that is too long; `malformed` for a head with a line end that could be taken for its
+    /// own end, that the closure calls malformed, or that says another size than the body's; and `unknownType` for a frame
+    /// that its receiver would take for something else, for a ping without `heartbeat` and for a cancellation.
+    ///
+    /// Many servers end a line at a lone LF or CR, whatever their protocol says. So, where `headEnd` is a line end, a head has
+    /// neither; where it is two of them, it has whole line ends between its lines and no others.
     public mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
         switch frame.kind {
         case .ping, .pong:
@@ -357,7 +366,8 @@ extension CountedPayloadCodec {
         output.append(payloadEnd)
     }
 
-    /// Checks that a receiver who looks for the end from the front finds it right behind `head`.
+    /// Checks that a receiver that looks for the end from the front, and takes a lone LF or CR for a line end, finds the end
+    /// right behind `head`.
     private func checkEnd(of head: Bytes) throws(FrameError) {
         guard head.count + headEnd.count <= maximumHeadSize else {
             throw FrameError(
@@ -367,6 +377,13 @@ extension CountedPayloadCodec {
         }
         guard (head + headEnd).firstIndex(of: headEnd) == head.count else {
             throw FrameError(.malformed, "the head contains what ends it")
+        }
+        guard headEnd.allSatisfy(\.isLineBreak), head.contains(where: \.isLineBreak) else { return }
+        let lineEnd = Bytes(headEnd.prefix(headEnd.count / 2))
+        let isBlock = ["\r\n", "\n", "\r"].contains(lineEnd) && headEnd == lineEnd + lineEnd
+        let lines = isBlock ? head.parts(separatedBy: lineEnd) : [head]
+        guard lines[0].first != nil, !lines.contains(where: { $0.contains(where: \.isLineBreak) }) else {
+            throw FrameError(.malformed, "the head contains a CR or LF that could be taken for its end")
         }
     }
 

@@ -122,7 +122,7 @@ extension Endpoint: ExpressibleByStringLiteral {
 
 /// Why a text is no endpoint.
 public struct EndpointError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What was given: may hold a password, and what forges lines of a log.
+    /// The rejected text, unescaped. It may contain a password or control characters: do not log it.
     public let text: String
     /// What is wrong with it, for people.
     public let reason: String

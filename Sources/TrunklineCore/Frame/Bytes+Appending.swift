@@ -28,10 +28,20 @@ extension Bytes {
         unsafe Swift.withUnsafeBytes(of: ordered) { unsafe append(contentsOf: $0) }
     }
 
-    /// Appends the low `width` bytes (1 to 8) of `value`.
+    /// Appends the low `width` bytes of `value`; higher bytes of the value are dropped.
+    ///
+    /// - Parameters:
+    ///   - width: 1 to 8; another width stops the program.
+    ///   - file, line: Named when the program is stopped.
     @inlinable
-    public mutating func append(integer value: UInt64, width: Int, order: ByteOrder = .bigEndian) {
-        precondition((1...8).contains(width), "an integer has 1 to 8 bytes")
+    public mutating func append(
+        integer value: UInt64,
+        width: Int,
+        order: ByteOrder = .bigEndian,
+        file: StaticString = #fileID,
+        line: UInt = #line
+    ) {
+        require((1...8).contains(width), "Bytes: an integer has 1 to 8 bytes, not \(width)", file, line)
         let shift = UInt64(8 * (8 - width))
         // The wanted bytes are the last ones in network order, and the first ones in the other.
         let ordered = order == .bigEndian ? (value << shift).bigEndian : value.littleEndian

@@ -1,5 +1,16 @@
 /// For those who keep frames for long: what they hold in memory, and keeping no more than they need.
 extension Frame {
+    /// How many bytes the body and the named bytes (`head`, for one) are, for limits; the body alone where there are no fields.
+    @inlinable
+    package var byteCount: Int { fields.isEmpty ? body.count : body.count + namedByteCount }
+
+    @usableFromInline
+    package var namedByteCount: Int {
+        fields.reduce(0) { sum, field in
+            if case .bytes(let bytes) = field.value { sum + bytes.count } else { sum }
+        }
+    }
+
     /// How many bytes the body and the fields are.
     package var contentSize: Int {
         fields.reduce(body.count) { sum, field in

@@ -24,7 +24,7 @@ extension FrameCodec where Self == FrameLayout {
     /// `.checked(over: .headerAndBody)` is the one to choose for a protocol of your own without TLS.
     ///
     /// With `.headerAndBody` no single wrong bit of a frame goes unnoticed: it ends the link (`checksumMismatch` and others),
-    /// as after a wrong serial nobody can say whose response it was.
+    /// as after a wrong serial the request of the response is unknown.
     ///
     /// - Parameters:
     ///   - scope: What the checksum covers: all that comes before it, or the body alone.

@@ -12,7 +12,9 @@ extension FrameLayout {
         let statusFails = inbound.status != nil && !roles.success.contains(frame.status)
         let isFailure = marks.failure?.matches(frame, typeBits: marks.typeBits) ?? false
         // Where no field is the status, the number that says failure is.
-        let code = isFailure && inbound.status == nil ? marks.failure?.code(in: frame) : nil
+        let code =
+            isFailure && inbound.status == nil
+            ? marks.failureCode.map { $0.code(in: frame) ?? 0 } ?? marks.failure?.code(in: frame) : nil
         frame.type &= ~marks.typeBits
         frame.isRejection = frame.kind == .response && (statusFails || isFailure)
         if frame.isRejection, let code { frame.status = code }
@@ -111,7 +113,9 @@ extension FrameLayout {
         if frame.kind == .response, let failure = marks.failure, isServerSide || frame.isRejection,
             !isToldByStatus(frame)
         {
-            let code = outbound.status == nil ? frame.status : 0
+            let failureCode = frame.isRejection ? marks.failureCode : nil
+            if let failureCode { try failureCode.write(to: &frame) }
+            let code = outbound.status == nil && failureCode == nil ? frame.status : 0
             let (isFailure, bits) = (frame.isRejection, marks.typeBits)
             try failure.mark(&frame, isFailure, as: "a failure", code: code, typeBits: bits, by: outbound)
         }

@@ -36,6 +36,9 @@ extension FrameLayout {
     ///   - success: The status, or range of them, of a response that is not a rejection; 0 unless given.
     ///   - failure: The mark of a response that is a rejection, besides its status. In a layout without a status field, the
     ///     number that the mark looks at (`.bits`, `.field`) is the rejection's `status`.
+    ///   - failureCode: Where a rejection by `failure` says why, in a layout without a status field: `.body(UInt8.self)` makes
+    ///     the first byte of its body the rejection's `status`, 0 if there is none. A rejection that is sent with a status
+    ///     and without a body gets it as its body.
     ///   - requests: The types that requests and their responses have. Others that no role explains are refused as
     ///     `unknownType`: to send one is an error, and one received is damaged (`Frame.damage`), which costs that frame
     ///     alone, and the link only where responses match in order. Unless given, every type will do.
@@ -61,6 +64,7 @@ extension FrameLayout {
         closing: UInt32? = nil,
         success: some RoleNumbers = Int?.none,
         failure: Role? = nil,
+        failureCode: FailureCode? = nil,
         requests: some RoleNumbers = Int?.none,
         serials: some RoleNumbers = Int?.none,
         responsesRepeat: [RepeatedField] = [],
@@ -82,6 +86,7 @@ extension FrameLayout {
                 closing: closing,
                 success: success,
                 failure: failure,
+                failureCode: failureCode,
                 requests: requests,
                 serials: serials,
                 responsesRepeat: responsesRepeat,
@@ -104,6 +109,7 @@ extension FrameLayout {
         closing: UInt32? = nil,
         success: some RoleNumbers = Int?.none,
         failure: Role? = nil,
+        failureCode: FailureCode? = nil,
         requests: some RoleNumbers = Int?.none,
         serials: some RoleNumbers = Int?.none,
         responsesRepeat: [RepeatedField] = [],
@@ -122,6 +128,7 @@ extension FrameLayout {
             closing: closing,
             success: success.numbersOfRole,
             failure: failure,
+            failureCode: failureCode,
             requests: requests.numbersOfRole,
             serials: serials.numbersOfRole,
             repeated: responsesRepeat,

@@ -22,6 +22,11 @@ extension FrameLayout {
     /// Whether the layout has the role `responsesRepeat`.
     public var checksResponses: Bool { !roles.repeated.isEmpty }
 
+    /// Sets in `response` the fields of `request` that the role `responsesRepeat` names, unless they are set.
+    package func repeatFields(of request: borrowing Frame, in response: inout Frame) {
+        for case .field(let name) in roles.repeated where response[name] == nil { response[name] = request[name] }
+    }
+
     /// Throws `responseMismatch` for a response that does not repeat what the role `responsesRepeat` says.
     public func check(_ response: Frame, against request: Frame) throws(FrameError) {
         for field in roles.repeated {

@@ -6,6 +6,7 @@ final class RoleMarks: Sendable {
     let part: Role?
     let goAway: Role?
     let failure: Role?
+    let failureCode: FailureCode?
     let retryAfter: RetryAfterField?
     let requests: ClosedRange<UInt32>?
     /// The types of responses that must have a body.
@@ -31,11 +32,20 @@ final class RoleMarks: Sendable {
         try Roles.check(list.goAway, "goAway", in: [response], typeBits)
         try Roles.check(list.failure, "failure", in: [response], typeBits)
         try Roles.checkDistinct(list.marks)
+        if list.failureCode != nil {
+            guard list.failure != nil else {
+                throw LayoutError("role failureCode", "there is no role failure whose frames would say it")
+            }
+            guard response.status == nil else {
+                throw LayoutError("role failureCode", "the layout has a status field that says it")
+            }
+        }
         self.response = list.response
         push = list.push?.types == nil ? list.push : nil
         part = list.part
         goAway = list.goAway
         failure = list.failure
+        failureCode = list.failureCode
         requests = try Roles.codes("requests", list.requests, in: [request.type, response.type], "type")
         bodies = nil
         kind = list.kind
@@ -58,6 +68,7 @@ final class RoleMarks: Sendable {
         part = marks?.part ?? types?.markOfRole
         goAway = marks?.goAway
         failure = marks?.failure
+        failureCode = marks?.failureCode
         retryAfter = marks?.retryAfter
         requests = marks?.requests
         self.bodies = bodies

@@ -30,6 +30,7 @@ struct RoleList: Sendable {
     var closing: UInt32?
     var success: ClosedRange<UInt64>?
     var failure: Role?
+    var failureCode: FailureCode?
     var requests: ClosedRange<UInt64>?
     var serials: ClosedRange<UInt64>?
     var repeated: [RepeatedField] = []
@@ -44,7 +45,7 @@ struct RoleList: Sendable {
         let isPushMark = if let push { push.types == nil } else { false }
         let isPartMark = if let part { part.types == nil } else { false }
         return isPushMark || isPartMark || response != nil || goAway != nil || retryAfter != nil || failure != nil
-            || requests != nil || kind != nil || heartbeat != nil
+            || requests != nil || kind != nil || heartbeat != nil || failureCode != nil
     }
 }
 

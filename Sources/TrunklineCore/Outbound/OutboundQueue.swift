@@ -101,7 +101,7 @@ package struct OutboundQueue: Sendable {
 
     /// What a frame is taken to cost, for the watermarks.
     @inlinable
-    package static func cost(of frame: Frame) -> Int { frame.body.count + 32 }
+    package static func cost(of frame: Frame) -> Int { frame.byteCount + 32 }
 
     @discardableResult
     package mutating func append(_ item: Item) -> OutboundPosition {
@@ -154,7 +154,7 @@ package struct OutboundQueue: Sendable {
         byteCount -= Self.cost(of: items[index].frame)
         if items[index].ticket == 0 { linkFrameCount -= 1 }
         items[index].isRemoved = true
-        items[index].frame.body = Bytes()
+        (items[index].frame.body, items[index].frame.fields) = (Bytes(), [])
     }
 
     // MARK: Writing

@@ -44,7 +44,7 @@ package struct PushBuffer: Sendable {
             noteDropped(1)
             return .taken
         }
-        let size = frame.body.count
+        let size = frame.byteCount
         let isFull = frameCount >= maximumCount || (frameCount > 0 && byteCount + size > maximumBytes)
         if isFull {
             switch policy {
@@ -115,7 +115,7 @@ package struct PushBuffer: Sendable {
     private mutating func forget(_ element: Element) {
         if case .frame(let frame) = element {
             frameCount -= 1
-            byteCount -= frame.body.count
+            byteCount -= frame.byteCount
         }
     }
 }

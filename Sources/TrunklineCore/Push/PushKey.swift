@@ -68,6 +68,19 @@ extension DelimitedCodec {
     public func pushKey(of push: Frame) -> PushKey? { reading.pushKey?(push) }
 }
 
+extension CountedPayloadCodec {
+    /// Returns a codec in which `key` says what a push is about (`FrameCodec.pushKey(of:)`), in place of an earlier one: for
+    /// NATS a word of `push.head`.
+    public func keyingPushes(by key: @escaping @Sendable (Frame) -> PushKey?) -> CountedPayloadCodec {
+        var codec = self
+        codec.pushKey = key
+        return codec
+    }
+
+    /// The key that `keyingPushes(by:)` gives `push`; `nil` without it.
+    public func pushKey(of push: Frame) -> PushKey? { pushKey?(push) }
+}
+
 extension LengthPrefixedCodec {
     /// The same codec, for which `key` says what a push is about (`FrameCodec.pushKey(of:)`).
     public func keyingPushes(by key: @escaping @Sendable (Frame) -> PushKey?) -> LengthPrefixedCodec {

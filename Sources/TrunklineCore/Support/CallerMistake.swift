@@ -1,6 +1,7 @@
 /// Stops the program with `message` unless `condition` holds, and says where in the caller's code the mistake is.
 ///
 /// Not a `precondition`, whose message is not printed in release builds.
+@usableFromInline
 package func require(
     _ condition: Bool,
     _ message: @autoclosure () -> String,

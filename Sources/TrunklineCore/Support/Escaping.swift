@@ -25,18 +25,15 @@ extension String {
 
     /// The text of an address without the user and the password before its last `@`.
     package var withoutCredentials: String {
-        guard let at = lastIndex(of: "@") else { return self }
+        guard let at = unicodeScalars.lastIndex(of: "@") else { return self }
+        // Behind the scheme; a "://" behind anything else is a part of the password.
         var start = startIndex
-        // Behind the scheme.
-        var index = startIndex
-        while index < at {
-            if self[index...].hasPrefix("://") {
-                start = self.index(index, offsetBy: 3)
-                break
-            }
-            index = self.index(after: index)
+        if let end = unicodeScalars[..<at].firstIndex(where: { !$0.mayBeInScheme }), end > startIndex,
+            unicodeScalars[end..<at].starts(with: "://".unicodeScalars)
+        {
+            start = unicodeScalars.index(end, offsetBy: 3)
         }
-        return self[..<start] + "(redacted)" + self[at...]
+        return String(unicodeScalars[..<start]) + "(redacted)" + String(unicodeScalars[at...])
     }
 
     /// Whether the system, which ends names and paths at their first zero byte, would see another text.
@@ -44,6 +41,14 @@ extension String {
 }
 
 extension Unicode.Scalar {
+    /// RFC 3986, section 3.1.
+    fileprivate var mayBeInScheme: Bool {
+        switch self {
+        case "a"..."z", "A"..."Z", "0"..."9", "+", "-", ".": true
+        default: false
+        }
+    }
+
     /// The scalar as it is seen, or an escape for it.
     fileprivate var escaped: String {
         switch self {

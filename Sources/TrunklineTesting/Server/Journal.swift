@@ -77,9 +77,9 @@ extension LoopbackServer {
             if frame.kind == .cancel { cancelCount += 1 } else { requestCount += 1 }
             guard maximumFrames > 0 else { return }
             latest.append(frame)
-            latestBytes += frame.body.count
+            latestBytes += frame.byteCount
             while latest.count > maximumFrames || latestBytes > maximumBytes, let oldest = latest.popFirst() {
-                latestBytes -= oldest.body.count
+                latestBytes -= oldest.byteCount
             }
         }
 

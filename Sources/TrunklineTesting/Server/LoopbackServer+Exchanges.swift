@@ -117,7 +117,7 @@ extension LoopbackServer {
             return open.readers.removeFirst().suspension.resume(returning: .success(frame))
         }
         open.inbox.append(frame)
-        open.inboxBytes += frame.body.count
+        open.inboxBytes += frame.byteCount
         guard open.isFull, !open.isCrowded else { return }
         open.isCrowded = true
         link.crowdedCount += 1
@@ -145,7 +145,7 @@ extension LoopbackServer {
                     return suspension.resume(returning: .success(nil))
                 }
                 if let frame = open.inbox.popFirst() {
-                    open.inboxBytes -= frame.body.count
+                    open.inboxBytes -= frame.byteCount
                     suspension.resume(returning: .success(frame))
                     makeRoom(open, on: link)
                     return settle()

@@ -22,7 +22,7 @@ extension LoopbackServer {
         public var successStatus: UInt32?
         /// How many frames `received` holds at most, the latest ones. Default 10,000.
         public var recordedFrames = 10_000
-        /// How many bytes of bodies `received` holds at most. Default 16 MiB.
+        /// How many bytes of bodies and named bytes `received` holds at most. Default 16 MiB.
         public var recordedBytes = 16 * 1024 * 1024
         /// How many connections may be open at once; further ones are closed as soon as they are accepted, and counted
         /// (`Journal.refusedConnectionCount`). Default 10,000, at least 0. Without descriptors, which the system may have fewer of

@@ -124,6 +124,7 @@ extension LoopbackServer {
         reply.serial = request.serial
         // Parts with types of their own get one from the codec.
         if reply.type == 0, reply.kind != .part || layout?.hasTypesOfParts != true { reply.type = type ?? request.type }
+        if !echoing { (link.codec as? FrameLayout)?.repeatFields(of: request, in: &reply) }
         if echoing || (reply.status == 0 && !reply.isRejection) {
             reply.status = options.successStatus ?? (link.codec as? FrameLayout)?.successStatus ?? 0
         }

@@ -89,7 +89,20 @@ struct CountedPayloadCodecTests {
         // With what ends the head it would end two bytes early.
         let block = CountedPayloadCodec(headEnd: "\r\n\r\n") { _ in .absent }
         #expect(block.refusal(of: Frame(.request, head: "a\r\n")) == .malformed)
-        #expect(block.refusal(of: Frame(.request, head: "a\r\nb\r")) == nil)
+        // Servers end lines at a lone LF, some at a lone CR.
+        for head: Bytes in ["get a\nget b", "get a\rget b", "get a\n", "\rget a"] {
+            #expect(codec.refusal(of: Frame(.request, head: head)) == .malformed)
+        }
+        for head: Bytes in ["a\r\nb\r", "a\nb", "a\n\nb", "a\r\n\nb", "\r\na"] {
+            #expect(block.refusal(of: Frame(.request, head: head)) == .malformed)
+        }
+        #expect(block.refusal(of: Frame(.request, head: "a\r\nb")) == nil)
+        let unix = CountedPayloadCodec(headEnd: "\n\n") { _ in .absent }
+        #expect(unix.refusal(of: Frame(.request, head: "a\nb")) == nil)
+        #expect(unix.refusal(of: Frame(.request, head: "a\r\nb")) == .malformed)
+        // Where no line end ends the head, lines are nothing special.
+        let zero = CountedPayloadCodec(headEnd: "\0") { _ in .absent }
+        #expect(zero.refusal(of: Frame(.request, head: "a\nb\r")) == nil)
     }
 
     @Test func limitsAreCheckedBeforeAnythingIsAwaited() {
@@ -153,11 +166,21 @@ struct CountedPayloadCodecTests {
         func count() { number.wrappingAdd(1, ordering: .relaxed) }
     }
 
+    @Test func pushesHaveTheKeysThatTheUserSays() {
+        let push = Frame(.push, head: "MSG news 2 4", body: "abcd")
+        #expect(CountedProtocols.nats.pushKey(of: push) == nil)
+        let codec = CountedProtocols.nats.keyingPushes { PushKey(String($0.head.parts(separatedBy: " ")[1])) }
+        #expect(codec.pushKey(of: push) == "news")
+    }
+
     @Test func wordsAreCountedFromEitherSide() {
+        func missing(_ word: String, of count: Int) -> CountedPayloadCodec.Payload {
+            .malformed("the head has \(count) words, word \(word) is missing")
+        }
         #expect(CountedPayloadCodec.Payload.count(inWord: -1, of: "MSG a  \t 12") == .bytes(12))
-        #expect(CountedPayloadCodec.Payload.count(inWord: -4, of: "MSG a 12") == .malformed("the head has 3 words"))
-        #expect(CountedPayloadCodec.Payload.count(inWord: 3, of: "MSG a 12") == .malformed("the head has 3 words"))
-        #expect(CountedPayloadCodec.Payload.count(inWord: 0, of: "") == .malformed("the head has 0 words"))
+        #expect(CountedPayloadCodec.Payload.count(inWord: -4, of: "MSG a 12") == missing("4 from the end", of: 3))
+        #expect(CountedPayloadCodec.Payload.count(inWord: 3, of: "MSG a 12") == missing("4", of: 3))
+        #expect(CountedPayloadCodec.Payload.count(inWord: 0, of: "") == missing("1", of: 0))
         #expect(CountedPayloadCodec.Payload.count(inWord: 0, of: "007") == .bytes(7))
     }
 

@@ -55,7 +55,29 @@ struct ModbusLayoutTests {
     @Test func anExceptionIsARejectionWithTheTypeOfItsRequest() throws {
         let exception = try #require(Protocols.modbus.decoded(Self.exception).frames.first)
         #expect(exception.type == 1 && exception.isRejection && exception.body == [2])
-        #expect(try Protocols.modbus.serverSide().encoded(exception) == Self.exception)
+        #expect(exception.status == 2 && exception.description.contains("status 2"))
+        let server = Protocols.modbus.serverSide()
+        #expect(try server.encoded(exception) == Self.exception)
+        // The code is the body unless that is given, and then both say the same.
+        let made = Frame(.response, type: 1, serial: 0x1502, status: 2, isRejection: true)
+        #expect(try server.encoded(made) == Self.exception)
+        #expect(server.refusal(of: Frame(.response, type: 1, status: 3, isRejection: true, body: [2])) == .malformed)
+        #expect(server.refusal(of: Frame(.response, type: 1, status: 256, isRejection: true)) == .malformed)
+        let bare = try #require(Protocols.modbus.decoded(hex("1502 0000 0002 ff 81")).frames.first)
+        #expect(bare.isRejection && bare.status == 0)
+    }
+
+    @Test func aFailureCodeNeedsAFailureAndNoStatus() {
+        let layout = FrameLayout {
+            Field.serial(UInt16.self)
+            Field.type(UInt8.self)
+            Field.length(UInt16.self, counting: .body)
+            Field.body
+        }
+        #expect(throws: LayoutError.self) { try layout.validatingRoles(failureCode: .body(UInt8.self)) }
+        #expect(throws: LayoutError.self) {
+            try Protocols.smpp.validatingRoles(failure: .bit(30), failureCode: .body(UInt8.self))
+        }
     }
 
     @Test func badFramesAreRefused() {

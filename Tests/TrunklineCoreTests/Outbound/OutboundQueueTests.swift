@@ -28,6 +28,13 @@ private struct BodyCodec: FrameCodec {
         return taken
     }
 
+    @Test func namedBytesCountAsTheBodyDoes() {
+        var frame = Frame(.request, head: Bytes(repeating: 1, count: 1000), body: "12345")
+        frame["unit"] = 7
+        #expect(OutboundQueue.cost(of: frame) == 1000 + 5 + 32)
+        #expect(OutboundQueue.cost(of: Frame(.request, body: "12345")) == 5 + 32)
+    }
+
     @Test func framesGoOutInOrder() {
         var (queue, codec, reported) = (OutboundQueue(), codec, [Ticket]())
         for body in ["one", "two", "three"] as [Bytes] { queue.append(item(body)) }

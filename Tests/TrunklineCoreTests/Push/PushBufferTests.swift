@@ -19,6 +19,20 @@ import Testing
         return all
     }
 
+    /// Pushes without a body, as those of NATS may be, counted as nothing.
+    @Test func headsCountAsBodiesDo() {
+        var buffer = PushBuffer(maximumCount: 100, maximumBytes: 100, policy: .dropOldest)
+        for serial in 1...3 as ClosedRange<UInt64> {
+            _ = buffer.offer(Frame(.push, serial: serial, head: Bytes(repeating: 1, count: 50)))
+        }
+        #expect(drain(&buffer) == ["-1", "2", "3"])
+        // What has left counts no more.
+        for serial in 4...5 as ClosedRange<UInt64> {
+            _ = buffer.offer(Frame(.push, serial: serial, head: Bytes(repeating: 1, count: 50)))
+        }
+        #expect(drain(&buffer) == ["4", "5"])
+    }
+
     @Test func theOldestGiveWayToOneGap() {
         var buffer = PushBuffer(maximumCount: 3, maximumBytes: 100, policy: .dropOldest)
         for serial in 1...6 as ClosedRange<UInt64> { #expect(buffer.offer(push(serial)) == .taken) }

@@ -33,6 +33,10 @@ import Testing
         #expect("tls://ada:pw@host:1".withoutCredentials == "tls://(redacted)@host:1")
         #expect("ada:pw@host".withoutCredentials == "(redacted)@host")
         #expect("a@b:c@host".withoutCredentials == "(redacted)@host")
+        // Passwords have slashes, too.
+        #expect("ada:s3cret://x@host".withoutCredentials == "(redacted)@host")
+        #expect("://s3cret@host".withoutCredentials == "(redacted)@host")
+        #expect("svn+ssh2.x-y://ada@host".withoutCredentials == "svn+ssh2.x-y://(redacted)@host")
         #expect("host:1".withoutCredentials == "host:1" && "".withoutCredentials.isEmpty)
     }
 

@@ -148,7 +148,7 @@ struct LayoutConformanceTests {
             [
                 .init(read, bytes: hex("1501 0000 0006 ff 03 006b 0003")),
                 .init(frame(.response, 3, 0x1501, body: Bytes(hex("06 022b 0000 0064"))), answering: read),
-                .init(rejection(3, 0x1501, body: [2]), answering: read), .init(frame(.request, 0x2B, 0)),
+                .init(rejection(3, 0x1501, status: 2, body: [2]), answering: read), .init(frame(.request, 0x2B, 0)),
                 .refused(hex("1501 0001"), with: .unexpectedBytes),
                 .refused(hex("1501 0000 00ff"), with: .illegalLength, receivedBy: .server),
             ]

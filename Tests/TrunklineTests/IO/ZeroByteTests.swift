@@ -29,6 +29,19 @@ struct ZeroByteTests {
         #expect(isWritten == nil)
     }
 
+    /// The error of a host that was given with a password had it.
+    @Test func aNameThatIsNotResolvedIsToldWithoutCredentials() throws {
+        let error = try #require(throws: TransportError.self) { try systemLookUp("ada:s3cret@gw\0", .ipv4).get() }
+        #expect(error.message == #"resolving (redacted)@gw\u{0}: it is no name"#)
+        let resolver = Resolver(maximumThreads: 0, maximumQueued: 0) { _, _ in .success([]) }
+        let answers = Lock([NameLookup.Answer]())
+        _ = resolver.resolve("ada:s3cret@gw", port: 1, family: .ipv4) { answer in
+            answers.withLock { $0.append(answer) }
+        }
+        let refusal = try #require(throws: TransportError.self) { try answers.withLock { $0 }.first?.get() }
+        #expect(refusal.message.hasPrefix("resolving (redacted)@gw: 0 names"))
+    }
+
     /// It was connected to the part before the zero byte.
     @Test func noHostAndNoPathWithAZeroByteIsConnectedTo() async throws {
         try await withServer(speaking: .standard) { server in

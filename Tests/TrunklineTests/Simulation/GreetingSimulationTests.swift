@@ -406,6 +406,26 @@ struct GreetingSimulationTests {
         }
     }
 
+    /// Pushes that are all head counted as nothing, and 65,536 of them with 8 KiB each were held.
+    @Test func headsOfPushesCountForWhatAGreetingHolds() throws {
+        let codec = CountedPayloadCodec { _ in .absent }
+            .reading { if $0.head.hasPrefix("MSG ") { $0.kind = .push } }
+        let push = Reaction.push(Frame(.push, head: "MSG " + Bytes(repeating: 0x61, count: 8000)))
+        let options = ClientOptions { options in
+            options.reconnecting.maximumAttempts = 1
+            options.greeting.perform = { greeter in _ = try await greeter.send(Request(head: "login")) }
+        }
+        let welcome = Reaction.reply(Frame(.response, head: "welcome"))
+        for (count, isHeld) in [(900, true), (2000, false)] {
+            let handler: LoopbackServer.Handler = { _ in .sequence(Array(repeating: push, count: count) + [welcome]) }
+            try simulate(speaking: codec, options: options, handler: handler) { _, client in
+                if isHeld { return try await client.connect() }
+                let error = await failure { () throws(ClientError) in try await client.connect() }
+                #expect(error.map { "\($0)".contains("frames that it has not asked for came before") } == true)
+            }
+        }
+    }
+
     // MARK: What a greeting learns
 
     @Test func aGreetingMayAddEndpoints() throws {

@@ -36,13 +36,30 @@ struct LayoutLinkTests {
             #expect(error?.code == .protocolViolation && error?.fate == .unknown)
             let cause = error?.cause as? FrameError
             #expect(cause?.code == .unknownType)
-            #expect(cause?.message.hasPrefix("the answer is of type 0x9, which the protocol has not") == true)
+            #expect(
+                cause?.message.hasPrefix("the response is of type 0x9, which the protocol has not; its body has 1 byte")
+                    == true
+            )
             // Perhaps it was no answer: the request is cancelled, and its serial kept from use until the true one has come.
             #expect(await client.statistics.heldSerials == 1)
             try await service.pass(.seconds(2))
             #expect(await client.statistics.heldSerials == 0)
             _ = try await client.send(Request(type: 0x10, body: "c"))
             #expect(await client.statistics.connection.links == 1)
+        }
+    }
+
+    /// The code was in the body, and the error said "body of 1 bytes". The test server repeats what responses repeat.
+    @Test func anErrorOfModbusSaysWhichException() throws {
+        let handler: LoopbackServer.Handler = { $0.type == 3 ? .reply([2, 0, 1]) : .status(2) }
+        try simulate(speaking: Protocols.modbus, handler: handler) { _, client in
+            var read = Request(type: 3)
+            read["unit"] = 9
+            let reply = try await client.send(read)
+            #expect(reply["unit"] == 9 && reply.body == [2, 0, 1])
+            let error = await failure { () throws(ClientError) in try await client.send(Request(type: 4)) }
+            #expect(error?.code == .rejected && error?.response?.status == 2)
+            #expect(error.map { "\($0)".contains("answered with status 2, body of 1 byte") } == true)
         }
     }
 
