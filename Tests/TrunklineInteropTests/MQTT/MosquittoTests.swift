@@ -279,7 +279,7 @@ struct MosquittoTests {
         let pushes = subscriber.pushes(buffering: PushBuffering(overflow: .suspendReading))
         _ = try await subscriber.subscribe(.subscribe(to: "numbers"))
 
-        async let published: Void = publish(count, by: publisher)
+        async let published: Void = publish(count, by: publisher, publisher.disconnects)
         // On the client's own executor an acknowledgement for each message costs no change of threads.
         let (repeated, acknowledged) = try await withTaskExecutorPreference(subscriber.executor) {
             try await consume(count, from: pushes, of: subscriber, at: broker)
@@ -312,8 +312,7 @@ struct MosquittoTests {
             } catch {
                 #expect(error.code == .connectionLost && error.fate == .notSent)  // it comes again
             }
-            // Early: the publisher may be far ahead, and needs no other link when it has published everything.
-            if isNew, number == 1000 { try await killLink(of: "publisher", at: broker) }
+            if isNew, number == 10_000 { try await killLink(of: "publisher", at: broker) }
             if isNew, number == 30_000 { try await killLink(of: "subscriber", isClean: false, at: broker) }
             if highest == count - 1 { break }
         }
@@ -323,9 +322,16 @@ struct MosquittoTests {
 
     /// Publishes the numbers below `count`, in order. What is lost with a link is said again from the first that was
     /// not acknowledged; `retry: .never`, so that nothing behind it overtakes it on the next link.
-    private func publish(_ count: Int, by client: Client) async throws {
+    ///
+    /// The second half goes out when the link of the first was killed: the publisher may be far ahead of the consumer.
+    private func publish(_ count: Int, by client: Client, _ reports: AsyncStream<DisconnectReport>) async throws {
         var next = 0
+        var wasKilled = false
         while next < count {
+            if next >= count / 2, !wasKilled {
+                _ = await nextEnd(reports)
+                wasKilled = true
+            }
             let batch = next..<min(next + 500, count)
             let requests = batch.map { Request.publish(MQTT.Message(topic: "numbers", payload: "\($0)")) }
             for result in await client.send(all: requests, retry: .never) {
