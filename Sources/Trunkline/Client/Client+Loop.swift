@@ -169,7 +169,7 @@ extension Client: @preconcurrency MailboxOwner {
         switch exchange.cancel(ticket, now: loop.now, hasStarted: { _ in started }) {
         case .none: return
         case .notSent(let waiter, let position):
-            // One that rests between two tries waits for nobody.
+            // A request that rests between two tries waits for no response.
             let rests = waiter.terms?.restsUntil != nil
             if code == .timedOut, !isCounted, !rests { exchange.noteTimedOutUnsent() }
             if position != 0 { connection.assumeIsolated { _ = $0.outbound.remove(position) } }
