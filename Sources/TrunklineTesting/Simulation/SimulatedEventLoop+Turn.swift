@@ -20,12 +20,14 @@ extension SimulatedEventLoop {
     func turn() {
         turns += 1
         steps += 1
+        turnTime = now
         for work in exchange(&nextTurn, with: []) { ready.append(.work(work)) }
         // A real loop finds now more, now less of what happens at about the same time. Every fourth turn at the
         // latest takes all there is, so that nothing waits for ever.
         let takesAll = turns % 4 == 0 || random.happens(0.5)
         if takesAll { runAllReady() } else { runSomeReady() }
         steps += network.deliverDue()
+        turnTime = now  // a job may have stalled
         tellOfReadiness(all: takesAll)
         fireTimers()
         runEndOfTurn()

@@ -26,6 +26,7 @@ package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
     /// Everything done since the beginning.
     var steps = 0
     var turns = 0
+    package internal(set) var turnTime = Instant(nanoseconds: 0)
 
     package init(seed: UInt64, conditions: NetworkConditions = NetworkConditions()) {
         random = SeededGenerator(seed: seed)

@@ -8,41 +8,20 @@ import TrunklineIO
 /// A server that says a great deal at once gets its share of its client's event loop, and no more.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct FloodTests {
-    private static var wide: NetworkConditions {
-        var conditions = NetworkConditions()
-        (conditions.sendBuffer, conditions.receiveWindow, conditions.fragmentation) = (1 << 20, 1 << 20, 0)
-        return conditions
-    }
-
-    /// Pushes of twelve bytes, numbered by their serials.
-    private static func pushes(_ count: Int) -> [UInt8] {
-        (0..<UInt32(count)).flatMap { number -> [UInt8] in
-            [0, 0, 0, 0x10] + (0..<4).map { UInt8(truncatingIfNeeded: number >> (24 - 8 * $0)) } + [0, 0, 0, 0]
-        }
-    }
-
-    /// Reads `count` pushes, which must come in order.
-    private static func expectPushes(_ count: Int, from stream: PushStream) async {
-        var next: SerialNumber = 0
-        for await push in stream {
-            guard case .message(let frame) = push, frame.serial == next else {
-                return #expect(Bool(false), "\(push) instead of number \(next)")
-            }
-            next += 1
-            if next == count { break }
-        }
-        #expect(next == count)
-    }
-
     /// The standard layout, which counts how many frames are decoded in each turn of the loop.
     private struct CountingCodec: FrameCodec {
         var base: FrameLayout = .standard
         let turns: Turns
+        /// Called for each frame.
+        var work: @Sendable () -> Void = {}
 
         var matching: ResponseMatching { base.matching }
         mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
             let frame = try base.decode(&input)
-            if frame != nil { turns.note() }
+            if frame != nil {
+                work()
+                turns.note()
+            }
             return frame
         }
         mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
@@ -75,24 +54,54 @@ struct FloodTests {
     /// One turn took ninety thousand pushes of twelve bytes, 14 ms for every other client of the loop.
     @Test func aFloodOfSmallFramesIsSpreadOverTurns() throws {
         let count = 20_000
-        let network = SimulatedNetwork(seed: 1, conditions: Self.wide)
-        let server = TestServer(on: network.loop, echoes: false, greeting: Self.pushes(count))
+        let network = SimulatedNetwork(seed: 1, conditions: .wide)
+        let server = TestServer(on: network.loop, echoes: false, greeting: numberedPushes(count))
         try network.runBlocking {
             try await server.listen(on: network.address("db"))
             let turns = Turns(of: network.loop)
             let client = Client(to: "db:7000", speaking: CountingCodec(turns: turns), on: network.loops)
-            await Self.expectPushes(count, from: client.pushes(buffering: PushBuffering(maximumCount: count)))
+            await expectNumberedPushes(count, from: client.pushes(buffering: PushBuffering(maximumCount: count)))
             #expect(turns.most <= ReadShare.frames && turns.count >= count / ReadShare.frames, "\(turns.most)")
             await client.closeNow()
             await server.stop()
         }
     }
 
+    /// Time is looked at after every 256 frames: it ends a turn early where a frame costs 3 µs, and not where it costs 1 µs.
+    @Test(arguments: [(Duration.microseconds(3), 256), (.microseconds(1), ReadShare.frames)])
+    func aFloodOfFramesThatTakeLongToDecodeIsSpreadOverMoreTurns(cost: Duration, most: Int) throws {
+        let count = 5000
+        let network = SimulatedNetwork(seed: 6, conditions: .wide)
+        let server = TestServer(on: network.loop, echoes: false, greeting: numberedPushes(count))
+        try network.runBlocking {
+            try await server.listen(on: network.address("db"))
+            let turns = Turns(of: network.loop)
+            let codec = CountingCodec(turns: turns) { network.stall(for: cost) }
+            let client = Client(to: "db:7000", speaking: codec, on: network.loops)
+            await expectNumberedPushes(count, from: client.pushes(buffering: PushBuffering(maximumCount: count)))
+            #expect(turns.most == most)
+            await client.closeNow()
+            await server.stop()
+        }
+    }
+
+    /// A link has used up its share when any of its limits is reached.
+    @Test(arguments: [
+        (1, 1, Duration.microseconds(499), true), (1, 1, .microseconds(500), false),
+        (1, ReadShare.frames - 1, .zero, true), (1, ReadShare.frames, .zero, false),
+        ((1 << 20) - 1, 1, .zero, true), (1 << 20, 1, .zero, false),
+    ])
+    func aShareEndsByBytesFramesOrTime(bytes: Int, frames: Int, time: Duration, goesOn: Bool) {
+        let start = Instant(nanoseconds: 1_000_000_000)
+        var share = ReadShare()
+        #expect(share.goesOn(after: bytes, frames, since: start, at: start.advanced(by: time)) == goesOn)
+    }
+
     /// What is left over belongs to the link and comes before its end.
     @Test func everythingComesBeforeTheEndOfTheLink() throws {
         let count = 5000
-        let network = SimulatedNetwork(seed: 2, conditions: Self.wide)
-        let server = TestServer(on: network.loop, echoes: false, greeting: Self.pushes(count))
+        let network = SimulatedNetwork(seed: 2, conditions: .wide)
+        let server = TestServer(on: network.loop, echoes: false, greeting: numberedPushes(count))
         try network.runBlocking {
             try await server.listen(on: network.address("db"))
             let options = ClientOptions { $0.reconnecting.policy = .never }
@@ -100,7 +109,7 @@ struct FloodTests {
             let pushes = client.pushes(buffering: PushBuffering(maximumCount: count))
             try await client.connect()
             await server.peers[0].finish()
-            await Self.expectPushes(count, from: pushes)
+            await expectNumberedPushes(count, from: pushes)
             await client.closeNow()
             await server.stop()
         }
@@ -109,13 +118,13 @@ struct FloodTests {
     /// Reading is suspended again and again while complete frames are left over, of which the socket says nothing more.
     @Test func aReaderThatSuspendsReadingGetsEverything() throws {
         let count = 5000
-        let network = SimulatedNetwork(seed: 3, conditions: Self.wide)
-        let server = TestServer(on: network.loop, echoes: false, greeting: Self.pushes(count))
+        let network = SimulatedNetwork(seed: 3, conditions: .wide)
+        let server = TestServer(on: network.loop, echoes: false, greeting: numberedPushes(count))
         try network.runBlocking {
             try await server.listen(on: network.address("db"))
             let client = Client(to: "db:7000", speaking: .standard, on: network.loops)
             let buffering = PushBuffering(maximumCount: 10, overflow: .suspendReading)
-            await Self.expectPushes(count, from: client.pushes(buffering: buffering))
+            await expectNumberedPushes(count, from: client.pushes(buffering: buffering))
             await client.closeNow()
             await server.stop()
         }
@@ -124,8 +133,8 @@ struct FloodTests {
     /// A connection without a client reads only while frames are asked for.
     @Test func aConnectionOfItsOwnGetsEverything() throws {
         let count = 3000
-        let network = SimulatedNetwork(seed: 4, conditions: Self.wide)
-        let server = TestServer(on: network.loop, echoes: false, greeting: Self.pushes(count))
+        let network = SimulatedNetwork(seed: 4, conditions: .wide)
+        let server = TestServer(on: network.loop, echoes: false, greeting: numberedPushes(count))
         try network.runBlocking {
             try await server.listen(on: network.address("db"))
             let connection = Connection(to: "db:7000", speaking: .standard, on: network.loops)
@@ -144,14 +153,8 @@ struct FloodTests {
     @Test func aFloodOfTinyRecordsIsSpreadOverTurns() throws {
         let count = 500
         let authority = try TestAuthority()
-        var settings = TLSSettings(.server(verifiesClients: false))
-        let identity = try authority.identity(for: "db")
-        settings.identity = TLSSettings.Identity(
-            certificates: try identity.certificates.load(),
-            key: try identity.privateKey.load()
-        )
-        let tls = try OpenSSLContext(settings)
-        let network = SimulatedNetwork(seed: 5, conditions: Self.wide)
+        let tls = try authority.serverContext()
+        let network = SimulatedNetwork(seed: 5, conditions: .wide)
         let server = TestServer(on: network.loop, echoes: false, tls: tls)
         try network.runBlocking {
             try await server.listen(on: network.address("db"))
@@ -164,8 +167,8 @@ struct FloodTests {
             try await client.connect()
             let peer = await server.peers[0]
             await peer.wait { $0.events.contains("connected") }
-            await peer.writeSingly(Self.pushes(count))
-            await Self.expectPushes(count, from: pushes)
+            await peer.writeSingly(numberedPushes(count))
+            await expectNumberedPushes(count, from: pushes)
             // Four readings of the socket at most, 128 records each.
             #expect(turns.most <= 4 * 128 / 12 + 1 && turns.count >= count * 12 / (4 * 128), "\(turns.most)")
             await client.closeNow()

@@ -99,3 +99,17 @@ extension SimulatedNetwork {
         return Connection(to: endpoints, speaking: codec, options: Wire.client(options, overTLS: overTLS), on: loops)
     }
 }
+
+extension TestAuthority {
+    /// TLS for a bare server at `name`.
+    func serverContext(for name: String = "db") throws -> any TLSContext {
+        let identity = try identity(for: name)
+        var settings = TLSSettings(.server(verifiesClients: false))
+        settings.trustsSystem = false
+        settings.identity = TLSSettings.Identity(
+            certificates: try identity.certificates.load(),
+            key: try identity.privateKey.load()
+        )
+        return try OpenSSLContext(settings)
+    }
+}
