@@ -11,24 +11,40 @@ import TrunklineIO
 struct HeldBytesTests {
     private struct Scene: Sendable {
         let network: SimulatedNetwork
+        let tls: any TLSContext
         let server: TestServer
         let peer: TestPeer
         let client: Client
         let connection: Connection
 
         func pass(_ duration: Duration) async throws { try await network.clock.sleep(for: duration) }
+
+        /// Writes more than the socket takes by the connection of its own, which closes meanwhile, or not.
+        func expectWrite(of body: Bytes, closing: Bool) async throws {
+            try await connection.write(Frame(.request, type: 0x410, body: "first"))
+            let peer = await server.peers[1]
+            await peer.setReading(false)
+            let writing = Progress()
+            async let write: Void = writing.note {
+                try await connection.write(Frame(.request, type: 0x410, body: body))
+            }
+            try await pass(.seconds(1))
+            async let close: Void = { if closing { await connection.close() } }()
+            try await pass(.seconds(1))
+            #expect(writing.outcome == nil)
+            await peer.setReading(true)
+            await write
+            #expect(writing.outcome == "done")
+            await close
+            let count = 29 + body.count
+            #expect(await peer.received(atLeast: count).count == count)
+        }
     }
 
     /// Runs `body` with a client, and a connection of its own, of a server over TLS that does not read.
     private func run(_ body: @escaping @Sendable (Scene) async throws -> Void) throws {
         let authority = try TestAuthority()
-        let identity = try authority.identity(for: "db")
-        var settings = TLSSettings(.server(verifiesClients: false))
-        settings.identity = TLSSettings.Identity(
-            certificates: try identity.certificates.load(),
-            key: try identity.privateKey.load()
-        )
-        let tls = try OpenSSLContext(settings)
+        let tls = try authority.serverContext()
         var conditions = NetworkConditions()
         (conditions.sendBuffer, conditions.receiveWindow) = (2000, 2000)
         let network = SimulatedNetwork(seed: 1, conditions: conditions)
@@ -48,7 +64,14 @@ struct HeldBytesTests {
             await server.peers[0].setReading(false)
             let peer = await server.peers[0]
             try await body(
-                Scene(network: network, server: server, peer: peer, client: client, connection: connection)
+                Scene(
+                    network: network,
+                    tls: tls,
+                    server: server,
+                    peer: peer,
+                    client: client,
+                    connection: connection
+                )
             )
             await client.closeNow()
             await connection.closeNow()
@@ -58,7 +81,7 @@ struct HeldBytesTests {
     }
 
     /// Small enough for TLS to encrypt at once, and too large for the socket.
-    private static let body = filled(20_000)
+    fileprivate static let body = filled(20_000)
 
     @Test func postReturnsWhenTheLastByteIsWithTheSocket() throws {
         try run { scene in
@@ -153,20 +176,42 @@ struct HeldBytesTests {
         }
     }
 
+    /// What waits for the socket goes with the link: its writer returned too early, or not before its deadline.
+    @Test func aPostOnALinkThatDrainsMeanwhileReturnsWhenTheLastByteIsWithTheSocket() throws {
+        try run { scene in
+            let posting = Progress()
+            async let post: Void = posting.note { try await scene.client.post(Request(type: 0x410, body: Self.body)) }
+            try await scene.pass(.seconds(1))
+            let other = TestServer(on: scene.network.loop, echoes: false, tls: scene.tls)
+            try await other.listen(on: scene.network.address("db", port: 7001))
+            let endpoint = Endpoint.host("db", port: 7001).secured()
+            await scene.client.replaceEndpoints([Endpoint.host("db", port: 7000).secured(), endpoint])
+            try await scene.client.switchEndpoint(to: endpoint)
+            try await scene.pass(.seconds(5))
+            #expect(await other.peers.count == 1)
+            #expect(posting.outcome == nil)
+            await scene.peer.setReading(true)
+            try await scene.pass(.seconds(5))
+            #expect(posting.outcome == "done")
+            await post
+            #expect(await scene.peer.received(atLeast: 20_012).count == 20_012)
+            await scene.client.closeNow()
+            for peer in await other.peers { await peer.close() }
+            await other.stop()
+        }
+    }
+
     @Test func writeReturnsWhenTheLastByteIsWithTheSocket() throws {
         try run { scene in
-            try await scene.connection.write(Frame(.request, type: 0x410, body: "first"))
-            let peer = await scene.server.peers[1]
-            await peer.setReading(false)
-            let writing = Progress()
-            async let write: Void = writing.note {
-                try await scene.connection.write(Frame(.request, type: 0x410, body: Self.body))
-            }
-            try await scene.pass(.seconds(1))
-            #expect(writing.outcome == nil)
-            await peer.setReading(true)
-            await write
-            #expect(writing.outcome == "done")
+            try await scene.expectWrite(of: Self.body, closing: false)
+        }
+    }
+
+    /// Everything was encrypted, at once or later, so that nothing seemed to be left to write: closing cut it off.
+    @Test(arguments: [body, filled(200_000)])
+    func aWriteOnAConnectionThatClosesMeanwhileReturnsWhenTheLastByteIsWithTheSocket(body: Bytes) throws {
+        try run { scene in
+            try await scene.expectWrite(of: body, closing: true)
         }
     }
 }

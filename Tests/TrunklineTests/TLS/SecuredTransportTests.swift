@@ -14,18 +14,11 @@ struct SecuredTransportTests {
 
         init() throws {
             let authority = try TestAuthority()
-            let identity = try authority.identity(for: "db")
             var settings = TLSSettings(.client(verifies: true))
             settings.trustsSystem = false
             settings.roots = [try authority.root.load()]
             client = try OpenSSLContext(settings)
-            settings = TLSSettings(.server(verifiesClients: false))
-            settings.trustsSystem = false
-            settings.identity = TLSSettings.Identity(
-                certificates: try identity.certificates.load(),
-                key: try identity.privateKey.load()
-            )
-            server = try OpenSSLContext(settings)
+            server = try authority.serverContext()
         }
     }
 
