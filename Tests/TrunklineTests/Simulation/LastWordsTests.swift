@@ -75,6 +75,32 @@ struct LastWordsTests {
         #expect(network.openLinks == 0)
     }
 
+    /// The write of the pong failed, and of what had arrived on the draining link one reading more was taken: 256 frames at
+    /// most. Over TLS there are bytes left when no frames are, in the engine, which the socket has handed over.
+    @Test(arguments: [(false, 2000), (true, 6000)])
+    func everythingThatHadArrivedOnADrainingLinkComesBeforeItsEnd(overTLS: Bool, count: Int) throws {
+        let network = SimulatedNetwork(seed: 1, conditions: .wide)
+        let codec = InterruptedCodec(base: FrameLayout.standard) { network.reset("a") }
+        try network.runBlocking {
+            let first = try await network.serve(at: "a:1", speaking: .standard, overTLS: overTLS) { _ in
+                .after(.seconds(1), .sequence([.ping, .garbage(Bytes(numberedPushes(count))), .echo]))
+            }
+            let second = try await network.serve(at: "b:1", speaking: .standard, overTLS: overTLS)
+            let client = network.client(of: ["a:1", "b:1"], speaking: codec, overTLS: overTLS)
+            let pushes = client.pushes(buffering: PushBuffering(maximumCount: count))
+            let handle = client.start(ask("a"))
+            try await first.waitForRequests(1)
+            try await client.switchEndpoint(to: second.endpoint)
+            try await expectBody("a", of: handle)
+            await expectNumberedPushes(count, from: pushes)
+            #expect(await client.statistics.connection.disconnects == [.reset: 1])
+            await client.close()
+            await first.stop()
+            await second.stop()
+        }
+        #expect(network.openLinks == 0)
+    }
+
     /// Cancellations on links that were left are written at the end of the turn, and a client that closes within that turn
     /// closes those links.
     @Test(arguments: [true, false])
