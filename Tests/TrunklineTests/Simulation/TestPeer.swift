@@ -66,6 +66,9 @@ actor TestPeer: TransportHandler {
         flush()
     }
 
+    /// Ends the outgoing direction as servers do that die, or know no better: without TLS' own goodbye.
+    func cutShort() { (transport as? SecuredTransport)?.socket?.finishWriting() }
+
     /// Asks for new keys so often, with a byte each.
     func askForKeys(_ times: Int) {
         let engine = (transport as? SecuredTransport)?.engine as? OpenSSLEngine
