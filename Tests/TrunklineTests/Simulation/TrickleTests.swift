@@ -102,10 +102,14 @@ struct TrickleTests {
         return conditions
     }
 
-    /// Requests behind it time out by the dozen, and yet it is what the first one waits for.
-    @Test(arguments: [Wording.standard, .plain])
-    func aLargeBodyThatComesSlowlyAndSteadilyIsProgress(_ wording: Wording) throws {
-        try simulate(speaking: wording.layout, overTLS: false, handler: Self.handler) { service, client in
+    /// Requests behind it time out by the dozen, and yet it is what the first one waits for. Without a minimum rate no frame
+    /// was ever known to be awaited, and its growth was no progress after three timeouts.
+    @Test(arguments: [Wording.standard, .plain], [100, nil])
+    func aLargeBodyThatComesSlowlyAndSteadilyIsProgress(_ wording: Wording, _ minimumRate: Int?) throws {
+        let options = ClientOptions { $0.liveness.minimumRate = minimumRate }
+        try simulate(speaking: wording.layout, options: options, overTLS: false, handler: Self.handler) {
+            service,
+            client in
             try await client.connect()
             service.network.setConditions(Self.conditions(300), for: "db")
             let large = client.start(ask("large"), timeout: .seconds(200))
