@@ -219,6 +219,34 @@ struct TrickleTests {
         }
     }
 
+    /// In order, each that waited behind one that was given up counted twice: half as many cost the link.
+    @Test func aRequestThatExpiresUnsentIsOneTimeout() throws {
+        let options = ClientOptions {
+            $0.requests.maximumInFlight = 1
+            $0.requests.timeout = .seconds(6)
+            $0.liveness.maximumStalls = 4
+        }
+        try simulate(
+            speaking: Wording.ordered.layout,
+            options: options,
+            handler: { $0.body == "lost" ? .noReply : .echo }
+        ) { service, client in
+            let lost = client.start(ask("lost"))
+            try await service.server.waitForRequests(1)
+            lost.cancel()
+            for links in [1, 1, 1, 2] {
+                let error = await failure { () throws(ClientError) in try await client.send(ask("a")) }
+                #expect(error?.code == .timedOut && error?.fate == .notSent)
+                try await service.pass(.seconds(2))
+                #expect(await client.statistics.connection.links == links)
+            }
+            try await expectEcho("b", by: client)
+            let statistics = await client.statistics
+            #expect(statistics.requests == 6 && statistics.connection.disconnects == [.unanswered: 1])
+            #expect(await service.server.received.map(\.body) == ["lost", "b"])
+        }
+    }
+
     @Test func theOnlyServerThatHangsIsComeBackTo() throws {
         try simulate(speaking: Wording.plain.layout, options: ClientOptions { $0.requests.timeout = .seconds(1) }) {
             service,
