@@ -21,6 +21,22 @@ struct FloodTests {
         }
     }
 
+    /// Runs `body` with a server at "db" that says `count` pushes to whoever connects.
+    private static func flood(
+        _ count: Int,
+        seed: UInt64,
+        tls: (any TLSContext)? = nil,
+        _ body: @escaping @Sendable (SimulatedNetwork, TestServer) async throws -> Void
+    ) throws {
+        let network = SimulatedNetwork(seed: seed, conditions: wide)
+        let server = TestServer(on: network.loop, echoes: false, greeting: pushes(count), tls: tls)
+        try network.runBlocking {
+            try await server.listen(on: network.address("db"))
+            try await body(network, server)
+            await server.stop()
+        }
+    }
+
     /// Reads `count` pushes, which must come in order.
     private static func expectPushes(_ count: Int, from stream: PushStream) async {
         var next: SerialNumber = 0
@@ -75,26 +91,19 @@ struct FloodTests {
     /// One turn took ninety thousand pushes of twelve bytes, 14 ms for every other client of the loop.
     @Test func aFloodOfSmallFramesIsSpreadOverTurns() throws {
         let count = 20_000
-        let network = SimulatedNetwork(seed: 1, conditions: Self.wide)
-        let server = TestServer(on: network.loop, echoes: false, greeting: Self.pushes(count))
-        try network.runBlocking {
-            try await server.listen(on: network.address("db"))
+        try Self.flood(count, seed: 1) { network, _ in
             let turns = Turns(of: network.loop)
             let client = Client(to: "db:7000", speaking: CountingCodec(turns: turns), on: network.loops)
             await Self.expectPushes(count, from: client.pushes(buffering: PushBuffering(maximumCount: count)))
             #expect(turns.most <= ReadShare.frames && turns.count >= count / ReadShare.frames, "\(turns.most)")
             await client.closeNow()
-            await server.stop()
         }
     }
 
     /// What is left over belongs to the link and comes before its end.
     @Test func everythingComesBeforeTheEndOfTheLink() throws {
         let count = 5000
-        let network = SimulatedNetwork(seed: 2, conditions: Self.wide)
-        let server = TestServer(on: network.loop, echoes: false, greeting: Self.pushes(count))
-        try network.runBlocking {
-            try await server.listen(on: network.address("db"))
+        try Self.flood(count, seed: 2) { network, server in
             let options = ClientOptions { $0.reconnecting.policy = .never }
             let client = Client(to: "db:7000", speaking: .standard, options: options, on: network.loops)
             let pushes = client.pushes(buffering: PushBuffering(maximumCount: count))
@@ -102,32 +111,24 @@ struct FloodTests {
             await server.peers[0].finish()
             await Self.expectPushes(count, from: pushes)
             await client.closeNow()
-            await server.stop()
         }
     }
 
     /// Reading is suspended again and again while complete frames are left over, of which the socket says nothing more.
     @Test func aReaderThatSuspendsReadingGetsEverything() throws {
         let count = 5000
-        let network = SimulatedNetwork(seed: 3, conditions: Self.wide)
-        let server = TestServer(on: network.loop, echoes: false, greeting: Self.pushes(count))
-        try network.runBlocking {
-            try await server.listen(on: network.address("db"))
+        try Self.flood(count, seed: 3) { network, _ in
             let client = Client(to: "db:7000", speaking: .standard, on: network.loops)
             let buffering = PushBuffering(maximumCount: 10, overflow: .suspendReading)
             await Self.expectPushes(count, from: client.pushes(buffering: buffering))
             await client.closeNow()
-            await server.stop()
         }
     }
 
     /// A connection without a client reads only while frames are asked for.
     @Test func aConnectionOfItsOwnGetsEverything() throws {
         let count = 3000
-        let network = SimulatedNetwork(seed: 4, conditions: Self.wide)
-        let server = TestServer(on: network.loop, echoes: false, greeting: Self.pushes(count))
-        try network.runBlocking {
-            try await server.listen(on: network.address("db"))
+        try Self.flood(count, seed: 4) { network, _ in
             let connection = Connection(to: "db:7000", speaking: .standard, on: network.loops)
             var next: SerialNumber = 0
             for await frame in connection.frames {
@@ -136,7 +137,6 @@ struct FloodTests {
                 if next == count { break }
             }
             await connection.closeNow()
-            await server.stop()
         }
     }
 
@@ -151,10 +151,7 @@ struct FloodTests {
             key: try identity.privateKey.load()
         )
         let tls = try OpenSSLContext(settings)
-        let network = SimulatedNetwork(seed: 5, conditions: Self.wide)
-        let server = TestServer(on: network.loop, echoes: false, tls: tls)
-        try network.runBlocking {
-            try await server.listen(on: network.address("db"))
+        try Self.flood(0, seed: 5, tls: tls) { network, server in
             let options = ClientOptions { $0.tls.roots = .only(authority.root) }
             let endpoint = Endpoint.host("db", port: 7000).secured()
             let turns = Turns(of: network.loop)
@@ -170,7 +167,6 @@ struct FloodTests {
             #expect(turns.most <= 4 * 128 / 12 + 1 && turns.count >= count * 12 / (4 * 128), "\(turns.most)")
             await client.closeNow()
             await peer.close()
-            await server.stop()
         }
     }
 }
