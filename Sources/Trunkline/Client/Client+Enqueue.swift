@@ -16,8 +16,11 @@ extension Client {
     /// never sent.
     ///
     /// **What becomes of it.** It is sent at most once, unless `options.requests.retry` is `.idempotent`, and its sender
-    /// is not told. `statistics.failedMessages` counts those that were accepted and failed later. `close()` writes
-    /// what was accepted before it; `closeNow()`, and letting go of the client, drop it.
+    /// is not told. `close()` writes what was accepted before it; `closeNow()`, and letting go of the client, drop it.
+    ///
+    /// **Failures.** `statistics.failedMessages` counts messages that were accepted and failed later, without the reason. One
+    /// cause is a message that the codec cannot encode: it is encoded when it is written, on the client's loop. To find the
+    /// reason, `post` the same message: it throws `invalidRequest` with the codec's `FrameError` as its cause.
     ///
     /// - Parameter timeout: How long it may take until the message is written, from this call; `nil` for
     ///   `options.requests.timeout`. When it expires after the message was accepted, the message is dropped unless it had

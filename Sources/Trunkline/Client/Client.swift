@@ -147,8 +147,8 @@ public actor Client {
         /// Responses, and parts of them, that no request had asked for, or that came twice.
         public var unknownResponses = 0
         /// Messages that `enqueue` or `tryEnqueue` had accepted and that failed later, whatever their fate: they expired, their
-        /// link was lost while they were written, the codec refused them, or they were left when the client closed or gave
-        /// up.
+        /// link was lost while they were written, the codec could not encode them, or they were left when the client closed or
+        /// gave up. Calls that threw are not counted. To find out why the codec cannot encode a message, `post` it.
         public var failedMessages = 0
         /// Pushes received.
         public var pushes = 0

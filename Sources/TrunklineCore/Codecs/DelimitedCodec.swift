@@ -15,6 +15,9 @@
 /// A frame of several parts is seen with everything but its last delimiter in `frame.body`, and is sent so:
 /// `frame.body.parts(separatedBy: "\r\n")` takes it apart.
 ///
+/// `encode` looks for the whole delimiter only, so with `"\r\n"` a lone LF or CR in a body is sent as it is: remove both from
+/// bodies that come from elsewhere, since many servers end a line there.
+///
 /// A received frame that is too long costs that frame and nothing else: it is delivered with its `damage` set to
 /// `illegalLength` and the first bytes of its body, as many as a frame may have, and what follows up to its last delimiter
 /// is dropped as it arrives.

@@ -66,6 +66,24 @@ import Testing
         #expect(link.fire(at: 41) == .none)
     }
 
+    /// Whether its beginning came behind a complete frame or by itself: only silence is asked about.
+    @Test(arguments: [Liveness.Mode.none, .oneWay, .pingPong], [true, false])
+    func withoutAMinimumRateAFrameMayBeIncompleteForEver(_ mode: Liveness.Mode, _ comesBehindAFrame: Bool) {
+        var policy = Liveness.Policy()
+        (policy.mode, policy.minimumRate) = (mode, nil)
+        var link = TestLink(policy)
+        let isSooner =
+            comesBehindAFrame ? link.machine.heard(at: at(1), leavesIncomplete: true) : link.grow(by: 1, at: 1)
+        #expect(!isSooner)
+        #expect(link.fire(at: 11) == .none)
+        #expect(link.machine.nextLook == (mode == .none ? nil : at(mode == .oneWay ? 30 : 31)))
+        for time in stride(from: 20.0, through: 60, by: 20) {
+            link.machine.heard(at: at(time), leavesIncomplete: true)
+            if mode == .oneWay { _ = link.machine.wrote(from: 1, at: at(time)) }
+            #expect(link.fire(at: time + 15) == .none)
+        }
+    }
+
     /// The ping for a stuck frame was no probe at the very instant of another sign of life, and was sent again at once, for
     /// ever.
     @Test func aFrameIsNotStuckWhenTheServerTakesBytes() {

@@ -74,8 +74,9 @@ struct ResponseStoreTests {
     }
 
     /// Against a list that is searched from end to end.
-    @Test func itBehavesAsAListInOrderOfUse() {
+    @Test func itBehavesAsAListInOrderOfUse() async {
         for seed in seeds(200) {
+            await Task.yield()
             var random = SeededGenerator(seed: seed)
             let (maximumCount, maximumBytes) = (Int.random(in: 1...12, using: &random), 8000)
             var store = ResponseStore(maximumCount: maximumCount, maximumBytes: maximumBytes)

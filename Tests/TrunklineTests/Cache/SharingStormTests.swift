@@ -50,11 +50,12 @@ enum SharingStorm {
     }
 }
 
-@Suite(.simulated, .timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.seeded))
 struct SharingStormSimulationTests {
-    @Test func everyCallLeavesOnceInAStorm() throws {
+    @Test func everyCallLeavesOnceInAStorm() async throws {
         let seeds = UInt64(max(50, min(400, stormRequests / 250)))
         for seed in 0..<seeds {
+            await Task.yield()
             let hasFaults = seed % 4 == 3
             try simulate(seed: seed, overTLS: false, handler: SharingStorm.react) { service, client in
                 let ends = await withTaskGroup(of: (Bytes, Result<Frame, ClientError>).self) { group in
@@ -104,8 +105,9 @@ struct SharingStormSimulationTests {
     }
 
     /// The server sees one request per generation, whatever the order of things.
-    @Test func oneRequestIsMadePerGeneration() throws {
+    @Test func oneRequestIsMadePerGeneration() async throws {
         for seed in seeds(100) {
+            await Task.yield()
             try simulate(seed: seed, overTLS: false, handler: { _ in .after(.milliseconds(10), .echo) }) {
                 service,
                 client in

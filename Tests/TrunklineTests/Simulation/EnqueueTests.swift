@@ -234,10 +234,14 @@ struct EnqueueTests {
         }
     }
 
-    @Test func aMessageThatCannotBeEncodedIsCounted() throws {
+    @Test func aMessageThatCannotBeEncodedIsCountedAndPostingItTellsTheReason() throws {
         try simulate { service, client in
-            try await client.enqueue(Request(type: 0x1))  // a ping's
+            let message = Request(type: 0x1)  // a ping's
+            try await client.enqueue(message)
             try await expectEcho("a", by: client)
+            #expect(await client.statistics.failedMessages == 1)
+            let error = await failure { () throws(ClientError) in try await client.post(message) }
+            #expect(error?.code == .invalidRequest && error?.cause is FrameError)
             #expect(await client.statistics.failedMessages == 1)
             #expect(await client.statistics.pending == 0)
         }

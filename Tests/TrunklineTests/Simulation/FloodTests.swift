@@ -8,6 +8,22 @@ import TrunklineIO
 /// A server that says a great deal at once gets its share of its client's event loop, and no more.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct FloodTests {
+    /// Runs `body` with a server at "db" that says `count` pushes to whoever connects.
+    private static func flood(
+        _ count: Int,
+        seed: UInt64,
+        tls: (any TLSContext)? = nil,
+        _ body: @escaping @Sendable (SimulatedNetwork, TestServer) async throws -> Void
+    ) throws {
+        let network = SimulatedNetwork(seed: seed, conditions: .wide)
+        let server = TestServer(on: network.loop, echoes: false, greeting: numberedPushes(count), tls: tls)
+        try network.runBlocking {
+            try await server.listen(on: network.address("db"))
+            try await body(network, server)
+            await server.stop()
+        }
+    }
+
     /// The standard layout, which counts how many frames are decoded in each turn of the loop.
     private struct CountingCodec: FrameCodec {
         var base: FrameLayout = .standard
@@ -54,16 +70,12 @@ struct FloodTests {
     /// One turn took ninety thousand pushes of twelve bytes, 14 ms for every other client of the loop.
     @Test func aFloodOfSmallFramesIsSpreadOverTurns() throws {
         let count = 20_000
-        let network = SimulatedNetwork(seed: 1, conditions: .wide)
-        let server = TestServer(on: network.loop, echoes: false, greeting: numberedPushes(count))
-        try network.runBlocking {
-            try await server.listen(on: network.address("db"))
+        try Self.flood(count, seed: 1) { network, _ in
             let turns = Turns(of: network.loop)
             let client = Client(to: "db:7000", speaking: CountingCodec(turns: turns), on: network.loops)
             await expectNumberedPushes(count, from: client.pushes(buffering: PushBuffering(maximumCount: count)))
             #expect(turns.most <= ReadShare.frames && turns.count >= count / ReadShare.frames, "\(turns.most)")
             await client.closeNow()
-            await server.stop()
         }
     }
 
@@ -100,10 +112,7 @@ struct FloodTests {
     /// What is left over belongs to the link and comes before its end.
     @Test func everythingComesBeforeTheEndOfTheLink() throws {
         let count = 5000
-        let network = SimulatedNetwork(seed: 2, conditions: .wide)
-        let server = TestServer(on: network.loop, echoes: false, greeting: numberedPushes(count))
-        try network.runBlocking {
-            try await server.listen(on: network.address("db"))
+        try Self.flood(count, seed: 2) { network, server in
             let options = ClientOptions { $0.reconnecting.policy = .never }
             let client = Client(to: "db:7000", speaking: .standard, options: options, on: network.loops)
             let pushes = client.pushes(buffering: PushBuffering(maximumCount: count))
@@ -111,32 +120,24 @@ struct FloodTests {
             await server.peers[0].finish()
             await expectNumberedPushes(count, from: pushes)
             await client.closeNow()
-            await server.stop()
         }
     }
 
     /// Reading is suspended again and again while complete frames are left over, of which the socket says nothing more.
     @Test func aReaderThatSuspendsReadingGetsEverything() throws {
         let count = 5000
-        let network = SimulatedNetwork(seed: 3, conditions: .wide)
-        let server = TestServer(on: network.loop, echoes: false, greeting: numberedPushes(count))
-        try network.runBlocking {
-            try await server.listen(on: network.address("db"))
+        try Self.flood(count, seed: 3) { network, _ in
             let client = Client(to: "db:7000", speaking: .standard, on: network.loops)
             let buffering = PushBuffering(maximumCount: 10, overflow: .suspendReading)
             await expectNumberedPushes(count, from: client.pushes(buffering: buffering))
             await client.closeNow()
-            await server.stop()
         }
     }
 
     /// A connection without a client reads only while frames are asked for.
     @Test func aConnectionOfItsOwnGetsEverything() throws {
         let count = 3000
-        let network = SimulatedNetwork(seed: 4, conditions: .wide)
-        let server = TestServer(on: network.loop, echoes: false, greeting: numberedPushes(count))
-        try network.runBlocking {
-            try await server.listen(on: network.address("db"))
+        try Self.flood(count, seed: 4) { network, _ in
             let connection = Connection(to: "db:7000", speaking: .standard, on: network.loops)
             var next: SerialNumber = 0
             for await frame in connection.frames {
@@ -145,7 +146,6 @@ struct FloodTests {
                 if next == count { break }
             }
             await connection.closeNow()
-            await server.stop()
         }
     }
 
@@ -153,11 +153,7 @@ struct FloodTests {
     @Test func aFloodOfTinyRecordsIsSpreadOverTurns() throws {
         let count = 500
         let authority = try TestAuthority()
-        let tls = try authority.serverContext()
-        let network = SimulatedNetwork(seed: 5, conditions: .wide)
-        let server = TestServer(on: network.loop, echoes: false, tls: tls)
-        try network.runBlocking {
-            try await server.listen(on: network.address("db"))
+        try Self.flood(0, seed: 5, tls: try authority.serverContext()) { network, server in
             let options = ClientOptions { $0.tls.roots = .only(authority.root) }
             let endpoint = Endpoint.host("db", port: 7000).secured()
             let turns = Turns(of: network.loop)
@@ -173,7 +169,6 @@ struct FloodTests {
             #expect(turns.most <= 4 * 128 / 12 + 1 && turns.count >= count * 12 / (4 * 128), "\(turns.most)")
             await client.closeNow()
             await peer.close()
-            await server.stop()
         }
     }
 }

@@ -406,6 +406,35 @@ struct GreetingSimulationTests {
         }
     }
 
+    /// A reader suspends reading while more pushes are held than a greeting reads behind, and then reads them: nothing more
+    /// was read until the greeting's time was up, the answers included.
+    @Test func restorationGoesOnWhenAReaderDoes() throws {
+        let count = 300
+        let push = Reaction.push(Frame(.push, type: 2, body: filled(65_536)))
+        let handler: LoopbackServer.Handler = { request in
+            // Those of a greeting have serials from the last quarter.
+            request.serial > 1 << 31 ? .sequence(Array(repeating: push, count: count) + [.echo]) : .echo
+        }
+        let options = ClientOptions { $0.greeting.timeout = .seconds(60) }
+        try simulate(options: options, handler: handler) { service, client in
+            let buffering = PushBuffering(maximumCount: 4, maximumBytes: 1 << 30, overflow: .suspendReading)
+            let pushes = client.pushes(buffering: buffering)
+            _ = try await client.subscribe(ask("a"))
+            service.network.reset("db")
+            try await service.pass(.seconds(20))
+            #expect(await client.statistics.connection.links == 1)
+            let began = service.now
+            var left = count
+            for await _ in pushes.messages {
+                left -= 1
+                if left == 0 { break }
+            }
+            try await client.connect()
+            #expect(service.now - began < .seconds(1))
+            #expect(await client.statistics.connection.disconnects == [.reset: 1])
+        }
+    }
+
     /// Pushes that are all head counted as nothing, and 65,536 of them with 8 KiB each were held.
     @Test func headsOfPushesCountForWhatAGreetingHolds() throws {
         let codec = CountedPayloadCodec { _ in .absent }

@@ -21,8 +21,9 @@ import TrunklineIO
         }
     }
 
-    @Test func aPartitionHoldsBytesUntilItHeals() throws {
+    @Test func aPartitionHoldsBytesUntilItHeals() async throws {
         for seed in seeds(20) {
+            await Task.yield()
             try connected(seed: seed) { network, _, peer in
                 await peer.write(pattern(500))
                 network.partition("db")
@@ -122,8 +123,9 @@ import TrunklineIO
         }
     }
 
-    @Test func aClientThatGivesUpConnectingLeavesNothing() throws {
+    @Test func aClientThatGivesUpConnectingLeavesNothing() async throws {
         for seed in seeds(50) {
+            await Task.yield()
             let network = SimulatedNetwork(seed: seed)
             let server = TestServer(on: network.loop)
             try network.runBlocking {
@@ -144,8 +146,9 @@ import TrunklineIO
     }
 
     /// Whatever breaks, what arrives is the beginning of what was sent, and nothing is left in the end.
-    @Test func faultsNeverChangeTheOrderOfBytes() throws {
+    @Test func faultsNeverChangeTheOrderOfBytes() async throws {
         for seed in seeds(300) {
+            await Task.yield()
             let network = SimulatedNetwork(seed: seed)
             let server = TestServer(on: network.loop)
             try network.runBlocking {

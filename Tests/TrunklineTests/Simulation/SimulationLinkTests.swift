@@ -6,8 +6,9 @@ import TrunklineIO
 
 /// Bytes, buffers, names and ends of simulated links.
 @Suite(.simulated) struct SimulationLinkTests {
-    @Test func bytesArriveInOrderHoweverTheyAreSplit() throws {
+    @Test func bytesArriveInOrderHoweverTheyAreSplit() async throws {
         for seed in seeds(200) {
+            await Task.yield()
             var conditions = NetworkConditions()
             conditions.fragmentation = [0, 0.25, 0.9, 1][Int(seed % 4)]
             conditions.sendBuffer = [1, 100, 65_536][Int(seed % 3)]
@@ -96,8 +97,9 @@ import TrunklineIO
         }
     }
 
-    @Test func anOrderlyCloseDeliversEveryByte() throws {
+    @Test func anOrderlyCloseDeliversEveryByte() async throws {
         for seed in seeds(50) {
+            await Task.yield()
             let network = SimulatedNetwork(seed: seed)
             let server = TestServer(on: network.loop, echoes: false)
             let (bytes, events) = try network.runBlocking {

@@ -7,13 +7,22 @@ import TrunklineTesting
 /// Closing while the socket takes nothing, or little, and nobody waits for what it should take.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct StalledEndTests {
-    /// The rest of a request that was given up was awaited for the whole of the drain timeout, 30 s, with nothing in flight.
-    @Test func aHalfWrittenFrameThatNobodyWantsIsNotAwaited() throws {
+    /// Runs `body` when half of a large frame is written, its request is given up, and the server does not read.
+    private func simulateHalfWritten(
+        _ body: @escaping @Sendable (SimulatedService, Client) async throws -> Void
+    ) throws {
         try simulate(handler: { _ in .noReply }) { service, client in
             try await client.connect()
             await service.server.pauseReading()
             let handle = client.start(ask(filled(1_000_000)), timeout: .seconds(4))
             #expect(await failure(of: handle)?.fate == .unknown)
+            try await body(service, client)
+        }
+    }
+
+    /// The rest of a request that was given up was awaited for the whole of the drain timeout, 30 s, with nothing in flight.
+    @Test func aHalfWrittenFrameThatNobodyWantsIsNotAwaited() throws {
+        try simulateHalfWritten { service, client in
             let began = service.now
             await client.close()
             let took = service.now - began
@@ -23,11 +32,7 @@ struct StalledEndTests {
 
     /// A peer that reads, however slowly, gets all of it, so that the next frame says what it says.
     @Test func aPeerThatReadsSlowlyIsAwaited() throws {
-        try simulate(handler: { _ in .noReply }) { service, client in
-            try await client.connect()
-            await service.server.pauseReading()
-            let handle = client.start(ask(filled(1_000_000)), timeout: .seconds(4))
-            #expect(await failure(of: handle)?.fate == .unknown)
+        try simulateHalfWritten { service, client in
             let began = service.now
             async let closing: Void = client.close()
             for _ in 0..<20 {
