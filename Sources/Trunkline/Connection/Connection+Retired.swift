@@ -162,11 +162,8 @@ extension Connection {
         // The last of these may be what the link was still there for: it can be closed when this returns.
         report(wrote: result.wrote, refused: result.refused)
         guard let failure = result.failure else { return }
-        // What the server said before may still be there to read.
-        for _ in 0..<1024 where indexOfRetired(id) != nil {
-            readRetired(id)
-            if indexOfRetired(id).map({ retired[$0].mayHaveMore }) != true { break }
-        }
+        // What the server said before may still be there to read: as long as a read brings something.
+        for _ in 0..<8192 where !readRetired(id) { break }
         loseRetired(id, failure)
     }
 
@@ -176,8 +173,10 @@ extension Connection {
         for id in ids { readRetired(id) }
     }
 
-    private func readRetired(_ id: UInt64) {
-        guard let index = indexOfRetired(id) else { return }
+    /// Returns whether there was anything, and the link goes on.
+    @discardableResult
+    private func readRetired(_ id: UInt64) -> Bool {
+        guard let index = indexOfRetired(id) else { return false }
         var frames: [Frame] = []
         let (session, positions) = (retired[index].link.session, retired[index].positions)
         // What is left over is read in the next turn.
@@ -191,6 +190,7 @@ extension Connection {
         owner?.connection(did: .receivedOnRetired(frames, session: session, positions))
         for frame in frames where frame.kind == .ping { answerRetired(frame, id) }
         if let ending = step.ending { loseRetired(id, ending) }
+        return (step.count > 0 || !frames.isEmpty) && indexOfRetired(id) != nil
     }
 
     private func answerRetired(_ ping: Frame, _ id: UInt64) {

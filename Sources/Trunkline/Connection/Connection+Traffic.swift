@@ -29,7 +29,8 @@ extension Connection {
             else { return }
             count += step.count
             ending = step.ending
-            guard ending == nil, step.mayHaveMore else { break }
+            // A read over TLS stops after so many records, and says nothing of those behind them.
+            guard ending == nil, step.mayHaveMore || share.isLast && step.count > 0 else { break }
             guard share.goesOn(after: step.count, decoded.count - decodedBefore, since: loop.turnTime, at: loop.now)
             else {
                 scheduleReading()

@@ -14,7 +14,8 @@ struct ReadShare {
 
     private var framesLeft = ReadShare.frames
     private var bytesLeft = ReadShare.bytes
-    private let isLast: Bool
+    /// Whether what is not read now is never read.
+    let isLast: Bool
 
     /// The share of one turn.
     init() { isLast = false }

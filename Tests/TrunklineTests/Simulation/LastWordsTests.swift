@@ -101,6 +101,38 @@ struct LastWordsTests {
         #expect(network.openLinks == 0)
     }
 
+    /// Over TLS a read takes no more than so many records, and reading stopped at the first that was cut short: of 100 pushes
+    /// in records of one byte 20 arrived.
+    @Test(arguments: [false, true])
+    func everythingThatHadArrivedInSmallRecordsComesBeforeTheEnd(isDraining: Bool) throws {
+        let count = 100
+        let authority = try TestAuthority()
+        let network = SimulatedNetwork(seed: 5, conditions: .wide)
+        let server = TestServer(on: network.loop, echoes: false, tls: try authority.serverContext())
+        try network.runBlocking {
+            try await server.listen(on: network.address("db"))
+            let other = try await network.serve(at: "other:1", speaking: .standard)
+            let options = ClientOptions { $0.tls.roots = .only(authority.root) }
+            let endpoint = Endpoint.host("db", port: 7000).secured()
+            let codec = InterruptedCodec(base: FrameLayout.standard) { network.reset("db") }
+            let client = Client(to: [endpoint, other.endpoint], speaking: codec, options: options, on: network.loops)
+            let pushes = client.pushes(buffering: PushBuffering(maximumCount: count))
+            try await client.connect()
+            let pending = client.start(ask("stays"))
+            let peer = await server.peers[0]
+            await peer.wait { $0.received.count >= 12 + 5 }
+            if isDraining { try await client.switchEndpoint(to: other.endpoint) }
+            let ping: [UInt8] = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]
+            await peer.writeSingly(ping + numberedPushes(count))
+            await expectNumberedPushes(count, from: pushes)
+            #expect(await failure(of: pending)?.code == .connectionLost)
+            await client.closeNow()
+            await peer.close()
+            await server.stop()
+            await other.stop()
+        }
+    }
+
     /// Cancellations on links that were left are written at the end of the turn, and a client that closes within that turn
     /// closes those links.
     @Test(arguments: [true, false])
