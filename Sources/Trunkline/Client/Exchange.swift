@@ -316,8 +316,10 @@ struct Exchange: Sendable {
     ) -> [(ticket: Ticket, waiter: Waiter)] {
         let lost = table.linkLost(hasStarted: hasStarted)
         order.stalls = 0
-        silence.end()
-        if !isOurDoing {
+        // A link that the server, or the network, has ended proves nothing of the endpoint: only a frame does.
+        if isOurDoing {
+            silence.end()
+        } else {
             for _ in lost { errors?.countFailed() }
         }
         inFlight -= lost.count

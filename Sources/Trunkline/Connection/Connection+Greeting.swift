@@ -54,7 +54,7 @@ extension Connection {
 
     private func greetingEnded(_ session: UInt64, _ failure: (any Error)?) {
         guard greeting?.session == session else { return }
-        if let loss = greeting?.loss {
+        if let loss = greeting?.loss ?? link?.lastWords?.failure {
             let isVerdict = failure is GreetingRefusal || (failure as? ClientError)?.code == .rejected
             return greetingFailed(session, isVerdict ? failure ?? loss : loss)
         }
@@ -239,21 +239,19 @@ extension Connection {
 
     func flushGreeting() {
         isFlushing = false
-        guard greeting?.loss == nil, var queue = greeting?.outbound, let session = link?.session else { return }
+        guard greeting?.loss == nil, link?.lastWords == nil, var queue = greeting?.outbound, let session = link?.session
+        else { return }
         greeting?.outbound = OutboundQueue()
         guard let result = self.link?.write(from: &queue) else { return }
         greeting?.outbound = queue
+        if let failure = result.failure { startLastWords(failure) }
         noteUnencodable(result.refused)
         for (item, error) in result.refused {
             let error = ClientError(.invalidRequest, .notSent, "the frame cannot be encoded", cause: error)
             greeting?.requests.take(item.ticket)?.resume(.failure(error))
         }
         for ticket in result.wrote { greeting?.requests.take(ticket)?.resume(.success(Frame(.response))) }
-        if let failure = result.failure {
-            if link?.session == session { read(.lastWords) }  // what the server said before may still be there to read
-            return greetingLost(session, failure)
-        }
-        if greeting?.isOver == true { greetingEnded(session, nil) }
+        if result.failure == nil, greeting?.isOver == true { greetingEnded(session, nil) }
     }
 
     /// What the server says before the link is ready.
@@ -283,8 +281,7 @@ extension Connection {
             }
         }
         spillInbox()
-        // Not at once: a write that finds the link gone reads what is left of it, which would lead here again, a level
-        // deeper for every ping.
+        // One write for all of them.
         if hasPongs { flushAtEndOfTurn() }
         updateReading()
     }

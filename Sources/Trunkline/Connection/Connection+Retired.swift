@@ -5,7 +5,7 @@ import TrunklineIO
 ///
 /// Whatever the owner is told here may make it close, cancel or leave: a link is looked up anew by its transport's number
 /// after every such call. What the owner has to say on such a link is written at the end of the turn, never while it takes
-/// frames: a write may find the link gone and read what is left of it, whose frames would overtake those being taken.
+/// frames.
 extension Connection {
     /// So many links may be left and not yet closed; servers that keep sending us away end the oldest.
     private static let maximumRetired = 64
@@ -158,13 +158,16 @@ extension Connection {
 
     private func writeRetired(_ id: UInt64) {
         guard let index = indexOfRetired(id) else { return }
+        guard retired[index].link.lastWords == nil else { return }
         let result = retired[index].write()
+        // What the server said before may still be there to read. While reading is suspended it waits, within the link's time.
+        if let failure = result.failure {
+            retired[index].link.startLastWords(failure, until: lastWordsDeadline)
+            retired[index].mayHaveMore = true
+            scheduleReading()
+        }
         // The last of these may be what the link was still there for: it can be closed when this returns.
         report(wrote: result.wrote, refused: result.refused)
-        guard let failure = result.failure else { return }
-        // What the server said before may still be there to read: as long as a read brings something.
-        for _ in 0..<8192 where !readRetired(id) { break }
-        loseRetired(id, failure)
     }
 
     /// Goes on with what was left over in the last turn.
@@ -173,24 +176,31 @@ extension Connection {
         for id in ids { readRetired(id) }
     }
 
-    /// Returns whether there was anything, and the link goes on.
-    @discardableResult
-    private func readRetired(_ id: UInt64) -> Bool {
-        guard let index = indexOfRetired(id) else { return false }
+    private func readRetired(_ id: UInt64) {
+        guard let index = indexOfRetired(id) else { return }
         var frames: [Frame] = []
         let (session, positions) = (retired[index].link.session, retired[index].positions)
+        let before = retired[index].link.transport.receivedCount
         // What is left over is read in the next turn.
         let step = retired[index].link.readAndDecode(
             into: &frames,
             limit: options.inbound.maximumUndecoded,
             maximumFrames: ReadShare().step
         )
-        retired[index].mayHaveMore = step.mayHaveMore
-        if step.mayHaveMore { scheduleReading() }
+        var mayHaveMore = step.mayHaveMore
+        var failure: TransportError?
+        if let lastWords = retired[index].link.lastWords {
+            // Over TLS a read stops after so many records, and says nothing of those behind them.
+            let hasProgress =
+                step.count > 0 || !frames.isEmpty || retired[index].link.transport.receivedCount != before
+            mayHaveMore = hasProgress && loop.turnTime < lastWords.deadline
+            if !mayHaveMore { failure = lastWords.failure }
+        }
+        retired[index].mayHaveMore = mayHaveMore
+        if mayHaveMore { scheduleReading() }
         owner?.connection(did: .receivedOnRetired(frames, session: session, positions))
         for frame in frames where frame.kind == .ping { answerRetired(frame, id) }
-        if let ending = step.ending { loseRetired(id, ending) }
-        return (step.count > 0 || !frames.isEmpty) && indexOfRetired(id) != nil
+        if let ending = step.ending ?? failure { loseRetired(id, ending) }
     }
 
     private func answerRetired(_ ping: Frame, _ id: UInt64) {
@@ -248,7 +258,7 @@ extension RetiredLink {
         guard let farewell = link.codec.closingFrame() else { return [] }
         outbound.append(OutboundQueue.Item(farewell, ticket: 0))
         let result = write()
-        if result.failure != nil { outbound = OutboundQueue() }  // nobody is there to be told
+        if result.failure != nil || link.lastWords != nil { outbound = OutboundQueue() }  // nobody is there to be told
         return result.refused
     }
 

@@ -10,9 +10,9 @@ extension Connection {
 
     /// Reads until the socket is empty or the share is used up, decodes the complete frames and hands them over. What is
     /// left then is read in the next turn.
-    func read(_ share: ReadShare = ReadShare()) {
+    func read() {
         guard let transport = link?.transport, greeting?.loss == nil else { return }
-        var share = share
+        var share = ReadShare()
         share.limit(to: readBudget(of: .max))
         let before = transport.receivedCount
         var count = 0
@@ -29,8 +29,7 @@ extension Connection {
             else { return }
             count += step.count
             ending = step.ending
-            // A read over TLS stops after so many records, and says nothing of those behind them.
-            guard ending == nil, step.mayHaveMore || share.isLast && step.count > 0 else { break }
+            guard ending == nil, step.mayHaveMore else { break }
             guard share.goesOn(after: step.count, decoded.count - decodedBefore, since: loop.turnTime, at: loop.now)
             else {
                 scheduleReading()
@@ -41,16 +40,28 @@ extension Connection {
         // With TLS also what is no complete record yet, or has nothing to read.
         count = max(count, transport.receivedCount &- before)
         if count > 0 || !decoded.isEmpty { received(count, hasFrames: !decoded.isEmpty) }
-        // Taken out first: those who take the frames may write, find the link gone and read what is left of it, which must
-        // not deliver these once more.
+        // Taken out first: whatever their receivers do, none is delivered twice.
         var frames = exchange(&decoded, with: [])
+        let hasProgress = count > 0 || !frames.isEmpty
         deliver(frames)
         frames.removeAll(keepingCapacity: true)
-        // That of very many last words is given back.
-        if decoded.isEmpty, frames.capacity <= 8192 { decoded = frames }
+        if decoded.isEmpty { decoded = frames }
         // The frames may have made their receiver close, or lose, this very link.
-        guard let ending, self.link?.transport === transport else { return }
-        lose(ending)
+        guard self.link?.transport === transport else { return }
+        if let ending { return lose(ending) }
+        guard let lastWords = self.link?.lastWords else { return }
+        self.link?.lastWords?.byteCount += count
+        // Over TLS a read stops after so many records, and says nothing of those behind them.
+        if hasProgress, mayReadLastWords { scheduleReading() } else { lose(lastWords.failure) }
+    }
+
+    /// Whether what a link has left to say that cannot be written to any more may go on being read. What a receiver does not
+    /// take is held as far as there is room; the rest is lost, for a link like that must not be kept for a receiver.
+    private var mayReadLastWords: Bool {
+        guard let lastWords = link?.lastWords, loop.turnTime < lastWords.deadline else { return false }
+        if let greeting { return greeting.mayRead }
+        if isOwned { return !isPaused || !isHoldFull }
+        return !readers.isEmpty || lastWords.byteCount < options.inbound.maximumHeld
     }
 
     /// Reads on in the next turn.
@@ -62,7 +73,7 @@ extension Connection {
 
     private func readOn() {
         isReadScheduled = false
-        if let transport = link?.transport, transport.isReading { read() }
+        if let link, link.lastWords != nil || link.transport.isReading { read() }
         readRetiredOn()
     }
 
@@ -122,11 +133,12 @@ extension Connection {
     /// Writes as much as the socket takes: one system call for everything that accumulated, as a rule.
     func flush() {
         isFlushing = false
-        guard let transport = readyTransport else { return }
+        guard let transport = readyTransport, link?.lastWords == nil else { return }
         if heartbeat.machine.wrote(from: outbound.firstUnwritten, at: loop.turnTime) { armLiveness() }
         guard let result = self.link?.write(from: &outbound) else { return }
+        if let failure = result.failure { startLastWords(failure) }
         report(wrote: result.wrote, refused: result.refused)
-        if let failure = result.failure { return loseAfterLastWords(of: transport, failure) }
+        guard result.failure == nil else { return }
         if let refusal = result.refused.first(where: { $0.item.ticket == 0 && $0.item.frame.kind == .ping }) {
             return loseUnwatched(transport, refusal.error)
         }
@@ -164,11 +176,15 @@ extension Connection {
         lose(TransportError(.closedLocally, "a ping cannot be encoded: \(error)"))
     }
 
-    /// A write failed because the peer is gone; what it said before may still be there to read.
-    private func loseAfterLastWords(of transport: any Transport, _ failure: TransportError) {
-        if link?.transport === transport { read(.lastWords) }
-        if link?.transport === transport { lose(failure) }
+    /// A write failed because the peer is gone; what it said before may still be there to read. The link is lost when that
+    /// has been read.
+    func startLastWords(_ failure: TransportError) {
+        link?.startLastWords(failure, until: lastWordsDeadline)
+        scheduleReading()
     }
+
+    /// For a write that has failed now.
+    var lastWordsDeadline: Instant { loop.now.advanced(by: options.liveness.deadline) }
 }
 
 extension Connection: @preconcurrency LoopWork {
@@ -192,6 +208,7 @@ extension Link {
     /// Writes as much of `queue` as the socket takes, and waits for the socket if that is not all.
     mutating func write(from queue: inout OutboundQueue) -> WriteResult {
         var result = WriteResult()
+        guard lastWords == nil else { return result }
         if !heldWrites.isEmpty {
             // What waits goes first.
             if case .failed(let error) = unsafe transport.write([]) {

@@ -118,6 +118,14 @@ final class GreetingBatch: Sendable {
     }
 }
 
+extension ClientOptions {
+    /// How many requests of a greeting may be unanswered at a time: a limit that protects the server holds for them, too.
+    fileprivate var greetingWindow: Int {
+        let limit = requests.maximumInFlight
+        return limit < Exchange.strictLimit ? min(limit, greeting.maximumInFlight) : greeting.maximumInFlight
+    }
+}
+
 extension Connection {
     /// Sends `requests` in order, at most `options.greeting.maximumInFlight` unanswered at a time. Returns their outcomes
     /// when the last one has ended; with `stopsAtFailure` after the first failure, which is the last of them then.
@@ -131,7 +139,7 @@ extension Connection {
                 let batch = GreetingBatch(
                     requests,
                     session,
-                    window: options.greeting.maximumInFlight,
+                    window: options.greetingWindow,
                     stopsAtFailure: stopsAtFailure,
                     suspension
                 ) { [weak self, loop] batch in

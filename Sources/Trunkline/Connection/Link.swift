@@ -20,6 +20,9 @@ struct Link {
     /// Who wants to hear that the kernel has their last byte, which TLS has encrypted and the socket has not taken yet, and
     /// the `sentMark` at which it has.
     var heldWrites = Deque<(ticket: Ticket, mark: Int)>()
+    /// Set when a write has failed because the peer is gone: nothing more is written, and what it said before is read to its
+    /// end, a share in every turn.
+    var lastWords: LastWords?
     /// Where its first request is in the outbound order.
     var firstPosition: OutboundPosition = 1
 
@@ -34,6 +37,21 @@ struct Link {
 }
 
 extension Link {
+    /// Reading a link that cannot be written to any more.
+    struct LastWords {
+        /// That of the write.
+        let failure: TransportError
+        /// When reading ends at the latest: the peer may be there after all, and speak without end.
+        let deadline: Instant
+        /// How many bytes have been read since.
+        var byteCount = 0
+    }
+
+    /// Writing has failed. A link has no more than one such failure.
+    mutating func startLastWords(_ failure: TransportError, until deadline: Instant) {
+        lastWords = LastWords(failure: failure, deadline: deadline)
+    }
+
     /// Whether the server has closed a TLS link between two frames and without TLS' own goodbye, as many servers do.
     func isCutShort(by cause: any Error) -> Bool {
         (cause as? TransportError)?.code == .tls(.truncated) && received.isEmpty

@@ -14,22 +14,12 @@ struct ReadShare {
 
     private var framesLeft = ReadShare.frames
     private var bytesLeft = ReadShare.bytes
-    /// Whether what is not read now is never read.
-    let isLast: Bool
-
-    /// The share of one turn.
-    init() { isLast = false }
-
-    private init(isLast: Bool) { self.isLast = isLast }
-
-    /// For a link that ends now: what it said before is read in this turn or never. Bytes limit it alone.
-    static var lastWords: ReadShare { ReadShare(isLast: true) }
 
     /// Lets no more than so many bytes be read.
     mutating func limit(to bytes: Int) { bytesLeft = min(bytesLeft, bytes) }
 
     /// The most frames to decode in one step.
-    var step: Int { isLast ? .max : min(framesLeft, Self.framesAtOnce) }
+    var step: Int { min(framesLeft, Self.framesAtOnce) }
 
     /// Counts a step of a turn that began at `start`; returns whether another may follow.
     mutating func goesOn(after bytes: Int, _ frames: Int, since start: Instant, at now: @autoclosure () -> Instant)
@@ -37,6 +27,6 @@ struct ReadShare {
     {
         bytesLeft -= bytes
         framesLeft -= frames
-        return bytesLeft > 0 && (isLast || framesLeft > 0 && now().since(start) < Self.time)
+        return bytesLeft > 0 && framesLeft > 0 && now().since(start) < Self.time
     }
 }
