@@ -23,7 +23,7 @@ extension ClientOptions {
             try await greeter.restore(subscriptions)
         }
         /// How many requests of `Greeter.send(all:)`, and so of the default `restore`, may be unanswered at a time.
-        /// Default 64, at least 1.
+        /// Default 64, at least 1. A `requests.maximumInFlight` below 1,024 limits it, too.
         public var maximumInFlight = 64
         /// How long `perform` may take, and how long `restore` may go without a response. Default 2 s.
         ///

@@ -16,7 +16,9 @@ public struct ClientOptions: Sendable {
         ///
         /// A limit of 1 is the one-at-a-time mode, for half-duplex servers: none ever sees a second request before the first
         /// was answered, its quarantine is over, or the link has ended. While a request that was given up holds the only
-        /// place, the others wait within their own deadlines.
+        /// place, the others wait within their own deadlines. Not held back are heartbeats, also those that are requests (set
+        /// `liveness.probeAfter = nil` and an `interval` above the slowest request, or no heartbeat), and the handshake
+        /// and restoration on a new link while a draining link still has a request under way.
         ///
         /// A limit below 1,024 is taken to protect the server: requests on links that drain count, too. When a limit of 1,024
         /// or more is reached and requests that were given up hold half of it, the link is replaced as if serial numbers had

@@ -20,6 +20,7 @@ extension Client {
     /// The server may receive it twice: if a link began between the call and the registration, it may not have been told,
     /// and the request is sent on it once more. If that link is lost before it answers, the subscription is valid all the
     /// same, and the next link restores it. However often links come and go, this method sends the request at most twice.
+    /// If `options.requests.retry` is `.idempotent`, each of these two may be repeated as that says.
     ///
     /// Parameters and errors are those of `send`; `timeout` covers the whole call and defaults to
     /// `options.requests.timeout`. If both are `nil`, the call waits for a link and an answer without limit. When it

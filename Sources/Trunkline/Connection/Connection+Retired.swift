@@ -147,7 +147,7 @@ extension Connection {
     private func retiredTimedOut() {
         let now = loop.now
         while let old = retired.first(where: { $0.deadline <= now }) {
-            loseRetired(old.link.transport.id, TransportError.closedByUs)
+            loseRetired(old.link.transport.id, old.link.lastWords?.failure ?? .closedByUs)
         }
         armRetired()
     }

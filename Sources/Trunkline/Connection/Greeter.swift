@@ -23,7 +23,8 @@ public struct Greeter: Sendable {
 
     /// Sends `requests` in order and returns their results, in the same order, when the last one has ended.
     ///
-    /// At most `options.greeting.maximumInFlight` of them are unanswered at a time; fewer if the protocol has fewer serial
+    /// At most `options.greeting.maximumInFlight` of them are unanswered at a time, and no more than
+    /// `options.requests.maximumInFlight` where that is below 1,024; fewer if the protocol has fewer serial
     /// numbers, or is matched in order and its codec lets nothing follow a request before it is answered
     /// (`FrameCodec.mayPipeline(behind:)`). Every request succeeds or fails on its own: `rejected`, `connectionLost`,
     /// `invalidRequest`, `overloaded` or `closed`, with the fates of `send(_:timeout:)`. Cancelling the task ends the

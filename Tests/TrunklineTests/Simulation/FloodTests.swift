@@ -43,6 +43,9 @@ struct FloodTests {
         mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
             try base.encode(frame, into: &output)
         }
+        func ping(number: UInt64) -> Frame? { base.ping(number: number) }
+        func pong(answering ping: Frame) -> Frame? { base.pong(answering: ping) }
+        func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? { base.cancelFrame(for: serial, type: type) }
         func serverSide() -> any FrameCodec { base.serverSide() }
     }
 
@@ -169,6 +172,98 @@ struct FloodTests {
             #expect(turns.most <= 4 * 128 / 12 + 1 && turns.count >= count * 12 / (4 * 128), "\(turns.most)")
             await client.closeNow()
             await peer.close()
+        }
+    }
+
+    /// What a server had said when a write found it gone was read to its end in one turn: a million records of one byte, or
+    /// 87,000 frames. A request that is made meanwhile goes out on the next link.
+    @Test(arguments: [false, true], [false, true])
+    func theLastWordsOfAFloodAreSpreadOverTurns(overTLS: Bool, isDraining: Bool) throws {
+        // Over TLS no more than 64 KiB of records are with the kernel at once.
+        let count = overTLS ? 200 : 5000
+        let network = SimulatedNetwork(seed: 7, conditions: .wide)
+        let authority = try TestAuthority()
+        let tls = overTLS ? try authority.serverContext() : nil
+        let server = TestServer(on: network.loop, echoes: false, tls: tls)
+        try network.runBlocking {
+            try await server.listen(on: network.address("db"))
+            let other = try await network.serve(at: "other:1", speaking: .standard)
+            let options = ClientOptions { $0.tls.roots = .only(authority.root) }
+            let db = Endpoint.host("db", port: 7000)
+            let turns = Turns(of: network.loop)
+            let codec = InterruptedCodec(base: CountingCodec(turns: turns)) { network.reset("db") }
+            let endpoints = [overTLS ? db.secured() : db] + (isDraining ? [other.endpoint] : [])
+            let client = Client(to: endpoints, speaking: codec, options: options, on: network.loops)
+            let pushes = client.pushes(buffering: PushBuffering(maximumCount: count))
+            try await client.connect()
+            let pending = client.start(ask("stays"))
+            let peer = await server.peers[0]
+            await peer.wait { $0.received.count >= 12 + 5 }
+            if isDraining { try await client.switchEndpoint(to: other.endpoint) }
+            let words = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0] + numberedPushes(count)
+            if overTLS { await peer.writeSingly(words) } else { await peer.write(words) }
+            var (next, meanwhile): (SerialNumber, PendingRequest?) = (0, nil)
+            for await frame in pushes.messages.prefix(count) {
+                #expect(frame.serial == next)
+                next += 1
+                if meanwhile == nil {
+                    meanwhile = client.start(ask("meanwhile"))
+                    #expect(await client.statistics.connection.disconnects == [:])
+                }
+            }
+            #expect(next == count)
+            #expect(turns.most <= (overTLS ? 4 * 128 / 12 + 1 : ReadShare.frames), "\(turns.most)")
+            #expect(turns.count >= (overTLS ? count * 12 / (4 * 128) : count / ReadShare.frames), "\(turns.count)")
+            #expect(await failure(of: pending)?.code == .connectionLost)
+            #expect(await client.statistics.connection.disconnects == [.reset: 1])
+            if isDraining {
+                try await expectBody("meanwhile", of: try #require(meanwhile))
+            } else {
+                while await server.peers.count < 2 { try await network.clock.sleep(for: .milliseconds(10)) }
+                await server.peers[1].wait { $0.received.count >= 12 + 9 }
+            }
+            await client.closeNow()
+            await server.stop()
+            await other.stop()
+        }
+    }
+
+    /// Nobody takes what the server has left to say: such a link ends when there is no room to hold more, and one that drains
+    /// when its time is over.
+    @Test(arguments: [false, true])
+    func aReaderThatSuspendsReadingDoesNotKeepABrokenLink(isDraining: Bool) throws {
+        let count = 5000
+        try Self.flood(count, seed: 8) { network, server in
+            let other = try await network.serve(at: "other:1", speaking: .standard)
+            let options = ClientOptions {
+                $0.inbound.maximumHeld = 32 * 1024
+                $0.failover.drainTimeout = .seconds(5)
+                $0.liveness.heartbeat = .none
+            }
+            let codec = InterruptedCodec(base: FrameLayout.standard) { network.reset("db") }
+            let endpoints = [Endpoint.host("db", port: 7000), other.endpoint]
+            let client = Client(to: endpoints, speaking: codec, options: options, on: network.loops)
+            let stream = client.pushes(buffering: PushBuffering(maximumCount: 10, overflow: .suspendReading))
+            try await client.connect()
+            let handle = client.start(ask("x"), timeout: .seconds(60))
+            let peer = await server.peers[0]
+            await peer.wait { $0.received.count >= 12 + 1 }
+            try await network.clock.sleep(for: .milliseconds(100))
+            if isDraining { try await client.switchEndpoint(to: other.endpoint) }
+            handle.cancel()
+            try await network.clock.sleep(for: .milliseconds(1))
+            #expect(await client.statistics.connection.disconnects == (isDraining ? [:] : [.reset: 1]))
+            try await network.clock.sleep(for: .seconds(5))
+            #expect(await client.statistics.connection.disconnects == [.reset: 1])
+            // What was held comes, in order.
+            var next: SerialNumber = 0
+            for await frame in stream.messages.prefix(100) {
+                #expect(frame.serial == next)
+                next += 1
+            }
+            #expect(next == 100)
+            await client.closeNow()
+            await other.stop()
         }
     }
 }

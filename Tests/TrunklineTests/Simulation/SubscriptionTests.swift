@@ -147,4 +147,34 @@ struct SubscriptionTests {
             #expect(await service.server.received.map(\.body) == ["first", "topic", "topic", "topic", "a"])
         }
     }
+
+    /// Restoring sent up to 64 requests at once to a server for which the limit is one at a time.
+    @Test(arguments: [(1, 64, 1), (3, 64, 3), (8, 2, 2), (1024, 4, 4)])
+    func restoringKeepsToALimitThatProtectsTheServer(limit: Int, window: Int, most: Int) throws {
+        let network = SimulatedNetwork(seed: 1)
+        let time = Duration.milliseconds(100)
+        let arrivals = Mutex<(all: [Duration], most: Int)>(([], 0))
+        let options = ClientOptions {
+            $0.requests.maximumInFlight = limit
+            $0.greeting.maximumInFlight = window
+        }
+        try network.runBlocking {
+            let server = try await network.serve(at: "db:7000", speaking: .standard) { _ in
+                let now = network.clock.now.offset
+                arrivals.withLock {
+                    $0.all.append(now)
+                    $0.most = max($0.most, $0.all.count { now - $0 < time })
+                }
+                return .after(time, .echo)
+            }
+            let client = network.client(of: ["db:7000"], speaking: .standard, options: options)
+            for index in 0..<5 { _ = try await client.subscribe(ask(index)) }
+            network.reset("db")
+            try await expectEcho("a", by: client)
+            #expect(arrivals.withLock { $0.most } == most)
+            #expect(await server.received.count == 11)
+            await client.close()
+            await server.stop()
+        }
+    }
 }

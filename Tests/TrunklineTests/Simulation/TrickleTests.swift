@@ -250,6 +250,27 @@ struct TrickleTests {
         }
     }
 
+    /// Every link that was lost ended the count: a server that hangs and whose links break now and then was never left. One
+    /// that the client ends itself ends it: much may have changed until it resumes.
+    @Test(arguments: [false, true])
+    func aLostLinkDoesNotEndTheSilence(suspends: Bool) throws {
+        let options = ClientOptions { $0.requests.timeout = .seconds(3) }
+        try simulate(speaking: Wording.plain.layout, options: options) { service, client in
+            await service.server.fallSilent()
+            for _ in 0..<3 {
+                try await client.connect()
+                service.network.reset("db")
+                try await service.pass(.seconds(1))
+                _ = try? await client.send(ask("a"))
+                guard suspends else { continue }
+                await client.suspend()
+                await client.resume()
+            }
+            let disconnects = await client.statistics.connection.disconnects
+            #expect(disconnects[.reset] == 3 && disconnects[.unanswered] == (suspends ? nil : 1))
+        }
+    }
+
     @Test func theOnlyServerThatHangsIsComeBackTo() throws {
         try simulate(speaking: Wording.plain.layout, options: ClientOptions { $0.requests.timeout = .seconds(1) }) {
             service,
