@@ -47,7 +47,7 @@ extension Link {
         var byteCount = 0
     }
 
-    /// Writing has failed. A link has no more than one such failure.
+    /// Writing has failed: nothing more is written.
     mutating func startLastWords(_ failure: TransportError, until deadline: Instant) {
         lastWords = LastWords(failure: failure, deadline: deadline)
     }

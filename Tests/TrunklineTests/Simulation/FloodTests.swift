@@ -208,7 +208,8 @@ struct FloodTests {
                 next += 1
                 if meanwhile == nil {
                     meanwhile = client.start(ask("meanwhile"))
-                    #expect(await client.statistics.connection.disconnects == [:])
+                    // The present link is not lost yet.
+                    if !isDraining { #expect(await client.statistics.connection.disconnects == [:]) }
                 }
             }
             #expect(next == count)
