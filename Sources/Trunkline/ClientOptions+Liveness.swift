@@ -65,7 +65,8 @@ extension ClientOptions {
         ///   of the endpoint, so a client of a server that hangs goes on to the next. Since no number of very short
         ///   timeouts proves anything, the latest must come at least `probeAfter` (`deadline` if that is `nil`) after the
         ///   first. Cancelled requests do not count, nor those that time out while a `.suspendReading` keeps their answers,
-        ///   nor, in protocols matched in order, those behind a request that still has time.
+        ///   nor, in protocols matched in order, those behind a request that still has time. A link that is lost does not
+        ///   begin the count anew; one that the client ends itself does.
         /// - In protocols matched in order, with a ping or not: how many times everything under way on a link may time
         ///   out, without a moment in between at which every request had been answered. The link is left for another to
         ///   the same server, or, if no frame has come either, to the next endpoint.
