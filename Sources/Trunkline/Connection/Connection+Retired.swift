@@ -160,9 +160,10 @@ extension Connection {
         guard let index = indexOfRetired(id) else { return }
         guard retired[index].link.lastWords == nil else { return }
         let result = retired[index].write()
-        // What the server said before may still be there to read. While reading is suspended it waits, within the link's time.
+        // What the server said before may still be there to read. While reading is suspended it waits, as long as the link
+        // may drain.
         if let failure = result.failure {
-            retired[index].link.startLastWords(failure, until: lastWordsDeadline)
+            retired[index].link.startLastWords(failure, until: retired[index].deadline)
             retired[index].mayHaveMore = true
             scheduleReading()
         }

@@ -73,7 +73,8 @@ extension Connection {
 
     private func readOn() {
         isReadScheduled = false
-        if let link, link.lastWords != nil || link.transport.isReading { read() }
+        // No copy of the link, as in `transport(_:did:)`.
+        if link?.lastWords != nil || link?.transport.isReading == true { read() }
         readRetiredOn()
     }
 
@@ -179,12 +180,9 @@ extension Connection {
     /// A write failed because the peer is gone; what it said before may still be there to read. The link is lost when that
     /// has been read.
     func startLastWords(_ failure: TransportError) {
-        link?.startLastWords(failure, until: lastWordsDeadline)
+        link?.startLastWords(failure, until: loop.now.advanced(by: options.liveness.deadline))
         scheduleReading()
     }
-
-    /// For a write that has failed now.
-    var lastWordsDeadline: Instant { loop.now.advanced(by: options.liveness.deadline) }
 }
 
 extension Connection: @preconcurrency LoopWork {
