@@ -187,7 +187,7 @@ struct FloodTests {
         let server = TestServer(on: network.loop, echoes: false, tls: tls)
         try network.runBlocking {
             try await server.listen(on: network.address("db"))
-            let other = try await network.serve(at: "other:1", speaking: .standard)
+            let other = try await network.serve(at: "other:1", speaking: .standard, overTLS: false)
             let options = ClientOptions { $0.tls.roots = .only(authority.root) }
             let db = Endpoint.host("db", port: 7000)
             let turns = Turns(of: network.loop)
@@ -235,7 +235,7 @@ struct FloodTests {
     func aReaderThatSuspendsReadingDoesNotKeepABrokenLink(isDraining: Bool) throws {
         let count = 5000
         try Self.flood(count, seed: 8) { network, server in
-            let other = try await network.serve(at: "other:1", speaking: .standard)
+            let other = try await network.serve(at: "other:1", speaking: .standard, overTLS: false)
             let options = ClientOptions {
                 $0.inbound.maximumHeld = 32 * 1024
                 $0.failover.drainTimeout = .seconds(5)
