@@ -259,7 +259,7 @@ extension RetiredLink {
         guard let farewell = link.codec.closingFrame() else { return [] }
         outbound.append(OutboundQueue.Item(farewell, ticket: 0))
         let result = write()
-        if result.failure != nil || link.lastWords != nil { outbound = OutboundQueue() }  // nobody is there to be told
+        if result.failure != nil || link.lastWords != nil { outbound = OutboundQueue() }  // the peer is gone
         return result.refused
     }
 
