@@ -21,28 +21,25 @@ let package = Package(
         .library(name: "TrunklineTesting", targets: ["TrunklineTesting"]),
     ],
     targets: [
-        // The rules: pure value types, bytes and instants in, actions out. Imports nothing.
-        .target(name: "TrunklineCore", swiftSettings: settings),
         // System calls that Swift's Glibc module does not export. Headers only.
         .target(name: "CTrunkline"),
-        // Event loops, sockets, name resolution.
-        .target(name: "TrunklineIO", dependencies: ["TrunklineCore", "CTrunkline"], swiftSettings: settings),
-        // The public face.
+        // The client. `Core` has the rules (pure value types, bytes and instants in, actions out; imports nothing), `IO` the
+        // event loops, sockets and name resolution.
         .target(
             name: "Trunkline",
-            dependencies: ["TrunklineCore", "TrunklineIO", "CTrunkline"],
+            dependencies: ["CTrunkline"],
             swiftSettings: settings
         ),
         // What needs Foundation: JSON bodies, HTTP over the link.
         .target(
             name: "TrunklineFoundation",
-            dependencies: ["Trunkline", "TrunklineCore", "TrunklineIO"],
+            dependencies: ["Trunkline"],
             swiftSettings: settings
         ),
         // A real server with scripted faults and a simulated network, for our tests and users'.
         .target(
             name: "TrunklineTesting",
-            dependencies: ["Trunkline", "TrunklineFoundation", "TrunklineCore", "TrunklineIO", "CTrunkline"],
+            dependencies: ["Trunkline", "TrunklineFoundation", "CTrunkline"],
             swiftSettings: settings
         ),
         // Counts allocations, by defining malloc: for the benchmark alone.
@@ -50,7 +47,7 @@ let package = Package(
         .executableTarget(
             name: "trunkline-bench",
             dependencies: [
-                "Trunkline", "TrunklineFoundation", "TrunklineTesting", "TrunklineCore", "TrunklineIO",
+                "Trunkline", "TrunklineFoundation", "TrunklineTesting",
                 "CTrunklineBench",
             ],
             swiftSettings: settings
@@ -58,7 +55,7 @@ let package = Package(
         // Layouts that more than one target tries.
         .target(
             name: "SampleLayouts",
-            dependencies: ["TrunklineCore"],
+            dependencies: ["Trunkline"],
             path: "Tests/SampleLayouts",
             swiftSettings: settings
         ),
@@ -66,13 +63,13 @@ let package = Package(
         .target(name: "CTestWidth", path: "Tests/CTestWidth"),
         .testTarget(
             name: "TrunklineCoreTests",
-            dependencies: ["TrunklineCore", "SampleLayouts", "CTestWidth"],
+            dependencies: ["Trunkline", "SampleLayouts", "CTestWidth"],
             swiftSettings: settings
         ),
         .testTarget(
             name: "TrunklineTests",
             dependencies: [
-                "Trunkline", "TrunklineTesting", "TrunklineCore", "TrunklineIO", "CTrunkline", "SampleLayouts",
+                "Trunkline", "TrunklineTesting", "CTrunkline", "SampleLayouts",
                 "CTestWidth",
             ],
             swiftSettings: settings
@@ -80,7 +77,7 @@ let package = Package(
         .testTarget(
             name: "TrunklineFoundationTests",
             dependencies: [
-                "TrunklineFoundation", "Trunkline", "TrunklineTesting", "TrunklineCore", "TrunklineIO", "CTestWidth",
+                "TrunklineFoundation", "Trunkline", "TrunklineTesting", "CTestWidth",
             ],
             swiftSettings: settings
         ),
@@ -98,7 +95,7 @@ if Context.environment["TRUNKLINE_FUZZ"] != nil {
     package.targets.append(
         .executableTarget(
             name: "trunkline-fuzz",
-            dependencies: ["Trunkline", "TrunklineTesting", "TrunklineCore", "SampleLayouts"],
+            dependencies: ["Trunkline", "TrunklineTesting", "SampleLayouts"],
             path: "Tests",
             exclude: ["Fuzz/Corpus"],
             sources: [

@@ -1,5 +1,3 @@
-import TrunklineIO
-
 /// The readers of one sequence of events, each with a stream of its own. Confined to its actor.
 struct Broadcast<Element: Sendable> {
     private(set) var streams: [UInt64: AsyncStream<Element>.Continuation] = [:]
@@ -34,7 +32,7 @@ extension Connection {
         loop.schedule(
             Completion { [weak self] in
                 guard let self else { return continuation.finish() }
-                self.assumeIsolated { $0.add(continuation, startingWith: first($0), access) }
+                self.onLoop { $0.add(continuation, startingWith: first($0), access) }
             }
         )
         return stream
@@ -48,14 +46,11 @@ extension Connection {
         // Its reader may have gone already, which nobody would tell of any more.
         if let first, case .terminated = stream.yield(first) { return }
         guard machine.state != .closed else { return stream.finish() }
-        lastTicket += 1
-        let id = lastTicket
+        lastID += 1
+        let id = lastID
         access(self) { $0.add(stream, id: id) }
         stream.onTermination = { [weak self] _ in
-            guard let self else { return }
-            self.loop.schedule(
-                Completion { [weak self] in self?.assumeIsolated { access($0) { $0.remove(id) } } }
-            )
+            self?.schedule { connection in access(connection) { $0.remove(id) } }
         }
     }
 }

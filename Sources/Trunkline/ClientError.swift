@@ -1,5 +1,3 @@
-public import TrunklineCore
-
 /// Why a request, or the client itself, failed, and what became of the request.
 public struct ClientError: Error, Sendable {
     /// Who failed, and how.

@@ -1,5 +1,3 @@
-public import TrunklineCore
-
 extension ClientOptions {
     /// Replacing links that failed or were lost.
     ///

@@ -1,5 +1,3 @@
-public import TrunklineIO
-
 extension ClientOptions {
     /// Links to endpoints that are written `tls://host:port`.
     ///

@@ -1,5 +1,3 @@
-public import TrunklineCore
-
 /// How a client or a connection behaves. The defaults suit a server that talks to another in the same region.
 public struct ClientOptions: Sendable {
     /// Requests and their responses.

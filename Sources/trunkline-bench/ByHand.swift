@@ -1,5 +1,4 @@
 import Trunkline
-import TrunklineIO
 
 #if canImport(Glibc)
     import Glibc

@@ -1,6 +1,4 @@
 import Trunkline
-import TrunklineCore
-import TrunklineIO
 
 /// Passes bytes on between those who connect to it and a server on this machine, later: a long way for a short one.
 ///

@@ -1,7 +1,5 @@
 import Synchronization
 import Trunkline
-import TrunklineCore
-import TrunklineIO
 import TrunklineTesting
 
 #if canImport(Glibc)

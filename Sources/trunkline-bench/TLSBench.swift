@@ -1,6 +1,4 @@
 import Trunkline
-import TrunklineCore
-import TrunklineIO
 import TrunklineTesting
 
 #if canImport(Glibc)

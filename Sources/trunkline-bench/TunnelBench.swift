@@ -1,8 +1,6 @@
 import Foundation
 import Trunkline
-import TrunklineCore
 import TrunklineFoundation
-import TrunklineIO
 import TrunklineTesting
 
 #if canImport(FoundationNetworking)

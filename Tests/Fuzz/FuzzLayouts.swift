@@ -1,6 +1,5 @@
 import SampleLayouts
 import Trunkline
-import TrunklineCore
 
 /// Layouts: a few that together have every kind of field, and those that an input describes.
 enum FuzzLayouts {

@@ -1,4 +1,4 @@
-package import TrunklineCore
+package import Trunkline
 
 /// Real protocols of a head and a counted payload.
 package enum CountedProtocols {

@@ -1,4 +1,4 @@
-package import TrunklineCore
+package import Trunkline
 
 /// Layouts in which more than a type number tells what a frame is for: between them, every role and every mark.
 package enum MarkedLayouts {

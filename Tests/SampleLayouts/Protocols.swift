@@ -1,4 +1,4 @@
-package import TrunklineCore
+package import Trunkline
 
 /// Real protocols, each described by a layout alone.
 package enum Protocols {

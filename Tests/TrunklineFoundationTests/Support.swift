@@ -1,6 +1,5 @@
 import Foundation
 import Trunkline
-import TrunklineCore
 import TrunklineTesting
 
 #if canImport(FoundationNetworking)

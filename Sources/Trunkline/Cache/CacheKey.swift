@@ -1,5 +1,3 @@
-import TrunklineCore
-
 /// What a cached response is found by: the whole request, or a name of your own.
 ///
 /// A request's key is everything that is said in it: type, body, content type and named fields. So two requests that differ

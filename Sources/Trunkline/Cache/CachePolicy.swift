@@ -1,5 +1,3 @@
-import TrunklineCore
-
 /// Whether a call may be answered by a response that came before, and whether its own is kept.
 ///
 /// ```swift

@@ -1,5 +1,4 @@
 import Synchronization
-public import TrunklineCore
 
 /// Requests whose responses are kept for later callers.
 extension Client {

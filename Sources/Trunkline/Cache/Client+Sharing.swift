@@ -1,5 +1,3 @@
-import TrunklineCore
-
 /// The loop's side of calls with a `CachePolicy`: who begins an exchange, who joins one, and who leaves.
 extension Client {
     func share(_ call: SharedCall, _ suspension: Suspension<Outcome>) {
@@ -10,7 +8,7 @@ extension Client {
         case .response(let response): suspension.resume(returning: .success(response))
         case .exchange(let shared) where call.policy.joins || !hasStarted(shared):
             responseCache.noteShared()
-            if let deadline = shared.add(call, suspension) { exchange.table.watch(shared.ticket, deadline) }
+            if let deadline = shared.add(call, suspension) { queue.watch(shared.ticket, deadline) }
         case .exchange, .nothing: begin(call, suspension)
         }
     }
@@ -33,9 +31,12 @@ extension Client {
 
     /// Whether the server may have begun to answer.
     private func hasStarted(_ shared: SharedExchange) -> Bool {
-        flushOutgoing()
-        guard let entry = exchange.table[shared.ticket] else { return true }
-        return entry.position != 0 && connection.assumeIsolated { $0.outbound.hasStarted(entry.position) }
+        switch queue[shared.ticket] {
+        case .onLink(let session, let place)?:
+            connection.inCallOfOwner { $0.hasStarted(shared.ticket, session, place) }
+        case .waiting?, .resting?: false
+        case nil: true
+        }
     }
 
     func leave(_ call: SharedCall) {
@@ -47,10 +48,10 @@ extension Client {
     }
 
     /// Cancels the requests up to `last`; of those that are shared, the calls up to there.
-    func cancelAll(upTo last: Ticket) {
+    func cancelAll(upTo last: RequestID) {
         let message = "cancelled with all others"
-        for ticket in exchange.table.tickets {
-            if let shared = exchange.table[ticket]?.waiter.shared {
+        for ticket in queue.ids {
+            if let shared = waiter(of: ticket)?.shared {
                 if shared.leave(shared.tickets(upTo: last), .leftBehind(.cancelled, message)) { continue }
             } else if ticket > last {
                 continue

@@ -1,6 +1,3 @@
-import TrunklineCore
-import TrunklineIO
-
 /// A client's cached responses, and the exchanges that others may join.
 ///
 /// Behind a lock, so that a response that is there costs its caller no way to the loop and back, and that

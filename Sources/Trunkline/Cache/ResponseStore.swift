@@ -1,5 +1,3 @@
-import TrunklineCore
-
 /// Responses by their keys, bounded by count and by bytes: what was not used for longest makes room.
 ///
 /// The slots form a list in the order of their use, so that using, adding and dropping one is constant work. What is dropped

@@ -1,10 +1,8 @@
-import TrunklineCore
-
 /// One call with a `CachePolicy` that asks the server.
 ///
 /// Sendable although it is not checked: what can change is touched on its client's loop only.
 final class SharedCall: @unchecked Sendable {
-    let ticket: Ticket
+    let ticket: RequestID
     let key: CacheKey
     let policy: CachePolicy
     let deadline: Instant?
@@ -17,7 +15,7 @@ final class SharedCall: @unchecked Sendable {
     fileprivate var suspension: Suspension<Outcome>?
 
     init(
-        _ ticket: Ticket,
+        _ ticket: RequestID,
         _ frame: Frame,
         _ key: CacheKey,
         _ policy: CachePolicy,
@@ -50,13 +48,13 @@ final class SharedCall: @unchecked Sendable {
 /// Sendable although it is not checked: what can change is touched on its client's loop only, where requests are begun and
 /// end.
 final class SharedExchange: @unchecked Sendable {
-    let ticket: Ticket
+    let ticket: RequestID
     let key: CacheKey
     private let retry: RetryPolicy
     private let waitsForReady: Bool
     private let cache: ResponseCache
     /// Those who wait. Removal is the only way out.
-    private var calls: [Ticket: SharedCall] = [:]
+    private var calls: [RequestID: SharedCall] = [:]
     private var deadlines = DeadlineQueue()
     /// When the request table has the deadlines looked at: each of these is there once, the earliest is the last.
     private var watched: [Instant]
@@ -110,19 +108,19 @@ final class SharedExchange: @unchecked Sendable {
 
     /// Lets the calls with these tickets leave, told `error`. Returns false, and nobody has left, if nobody would be left:
     /// then the request itself is to be given up, and they learn what became of it.
-    func leave(_ tickets: [Ticket], _ error: @autoclosure () -> ClientError) -> Bool {
+    func leave(_ tickets: [RequestID], _ error: @autoclosure () -> ClientError) -> Bool {
         guard tickets.count < calls.count else { return false }
         for ticket in tickets { calls.removeValue(forKey: ticket)?.end(.failure(error())) }
         return true
     }
 
     /// Its calls up to `last`.
-    func tickets(upTo last: Ticket) -> [Ticket] { calls.keys.filter { $0 <= last }.sorted() }
+    func tickets(upTo last: RequestID) -> [RequestID] { calls.keys.filter { $0 <= last }.sorted() }
 
     /// Lets those leave whose time is over at `now`. Returns when to look again, `.distantFuture` when that is watched
     /// already, or for never; `nil`, and nobody has left, if that is all of them.
     func nextLook(at now: Instant) -> Instant? {
-        var expired: [Ticket] = []
+        var expired: [RequestID] = []
         while let ticket = deadlines.popDue(at: now) {
             if calls[ticket] != nil { expired.append(ticket) }
         }

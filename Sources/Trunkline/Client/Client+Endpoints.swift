@@ -1,5 +1,3 @@
-public import TrunklineCore
-
 /// Reconnecting and failover, as somebody asks for them who knows better. See the methods of `Connection`.
 extension Client {
     /// Connects now instead of after the rest of a wait, be it one that the server asked for; waits to come stay as
@@ -53,18 +51,19 @@ extension Client {
     }
 
     /// The endpoints in the order of preference: those that were given, then those that a greeting has added.
-    public var endpoints: [Endpoint] { connection.assumeIsolated { $0.endpoints } }
+    public var endpoints: [Endpoint] { connection.inCallOfOwner { $0.endpoints } }
 
     /// What the greeting of the latest link that was ready kept by `Greeter.setServerInfo(_:)`; `nil` if it kept nothing, or
     /// something of another type, or no link was ready yet.
     public func serverInfo<Info: Sendable>(as type: Info.Type) -> Info? {
-        connection.assumeIsolated { $0.serverInfo(as: type) }
+        connection.inCallOfOwner { $0.serverInfo(as: type) }
     }
 
-    /// Tells the connection something, as part of a batch: it must know whose it is, and may lose its link thereby.
+    /// Tells the connection something, as part of a batch: it may lose its link thereby.
     private func command(_ body: (isolated Connection) -> Void) {
-        begin()
-        connection.assumeIsolated(body)
+        connection.inCallOfOwner { $0.isInCallOfOwner = true }
+        connection.inCallOfOwner(body)
+        connection.inCallOfOwner { $0.isInCallOfOwner = false }
         finish()
     }
 }

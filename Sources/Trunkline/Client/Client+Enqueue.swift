@@ -1,5 +1,4 @@
 import Synchronization
-import TrunklineCore
 
 /// One-way messages without a waiting caller.
 extension Client {

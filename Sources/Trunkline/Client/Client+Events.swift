@@ -1,163 +1,103 @@
-import TrunklineCore
-import TrunklineIO
-
-/// What the connection tells: frames in, links gained and lost.
+/// Events out: what the connection tells of frames and links, and the only place where callers are resumed by them.
+///
+/// A caller is resumed when its request leaves the queue's memory (`forget`), and that happens once.
 extension Client: @preconcurrency ConnectionOwner {
-    func connection(did event: ConnectionEvent) {
-        begin()
-        switch event {
-        case .received(let frames):
-            exchange.silence.end()
-            let answers = exchange.answers
-            var farewell: Frame?
-            var isLast = false
-            var shift: FrameError?
-            for frame in frames {
-                if checksResponses, let mismatch = mismatch(of: frame) {
-                    shift = fail(mismatch)
-                    if shift != nil { break }
-                } else if frame.kind == .response {
-                    if frame.endsLink { (farewell, isLast) = (farewell ?? frame, true) }
-                    exchange.answer(frame)
-                } else if frame.kind == .goAway {
-                    farewell = frame
-                } else {
-                    receive(frame, in: session)
-                }
-            }
-            channels.tellOfDamage()
-            if workedSession != session, exchange.answers != answers { noteAnswered() }
-            endAnswered()
-            // After the frames that came with it, which belong to the link that is left now.
-            if let farewell { leave(farewell) }
-            // Left because of a goAway that came along, it would wait for answers that do not come.
-            if isLast, farewell?.kind == .goAway { connection.assumeIsolated { [session] in $0.endRetired(session) } }
-            if let shift { connection.assumeIsolated { [session] in $0.lose(shift, of: session) } }
-            // Fewer are not worth the loop's time, and more take it so long that the first are heard anyway.
-            if (8..<64).contains(frames.count) { loop.expectNews() }
-        case .receivedOnRetired(let frames, let session, let positions):
-            var isLast = false
-            var shift: FrameError?
-            for frame in frames {
-                if checksResponses, let mismatch = mismatch(of: frame, on: session, positions) {
-                    shift = fail(mismatch)
-                    if shift != nil { break }
-                } else if frame.kind == .response {
-                    if frame.endsLink { isLast = true }
-                    exchange.answer(frame, on: session, positions)
-                } else if frame.kind == .part {
-                    take(exchange.take(frame, on: session, positions, at: loop.turnTime))
-                } else if frame.kind != .ping, frame.kind != .pong, frame.kind != .goAway {
-                    receive(frame, in: session)
-                }
-            }
-            channels.tellOfDamage()
-            endAnswered()
-            if isLast { connection.assumeIsolated { $0.endRetired(session) } }
-            if let shift { connection.assumeIsolated { $0.lose(shift, of: session) } }
-        case .pushedInGreeting(let pushes, let session):
-            notePushes(from: session)
-            for push in pushes { receive(push, in: session) }
-        case .drained: break  // `finish` lets go out what waits
-        case .wrote(let tickets):
-            for ticket in tickets { exchange.written(ticket) }
-        case .refused(let refusals):
-            for (ticket, error) in refusals { refused(ticket, error) }
-        case .ready(let session):
-            self.session = session
-            linkEstablished()
-        case .unavailable: giveUp()
-        case .closed: closed()
-        }
+    func handle(_ events: inout [ConnectionEvent?]) {
+        perform(&events)
         finish()
     }
 
-    func hasUnanswered(at positions: Range<OutboundPosition>) -> Bool { exchange.table.hasUnanswered(at: positions) }
-
-    var hasAbandoned: Bool { exchange.table.abandonedCount > 0 }
-
-    func demand(from unstarted: OutboundPosition) -> ReconnectMachine.Demand {
-        if exchange.table.hasUnstarted(from: unstarted) || !connectWaiters.isEmpty { return .request }
-        return channels.isEmpty ? .none : .subscription
+    func perform(_ events: inout [ConnectionEvent?]) {
+        for index in events.indices {
+            // Moved, not copied: every copy of a frame costs two retains.
+            if let event = events[index].take() { perform(event) }
+        }
+        channels.tellOfDamage()
     }
 
-    /// A frame that is no response.
-    private func receive(_ frame: Frame, in session: UInt64) {
-        switch frame.kind {
-        case .push:
-            exchange.count(\.pushes)
-            var frame = frame
-            frame.session = session
+    @inline(__always)
+    private func perform(_ event: consuming ConnectionEvent) {
+        switch event {
+        case .answered(let id, let waiter, let frame):
+            if parts.hasTargets { return answered(id, waiter, frame) }
+            guard queue.forget(id) else { return }
+            counters.responses += 1
+            waiter.resume(Outcome(of: frame))
+        case .push(let frame):
+            counters.pushes += 1
             if channels.offer(frame, speaking: codec) { updateReading() }
-        case .ping, .pong:
-            let meaning = connection.assumeIsolated { $0.heartbeatReceived(frame) }
-            if meaning == .question, let pong = codec.pong(answering: frame) { exchange.answerPing(with: pong) }
-        case .part: take(exchange.take(frame, at: loop.turnTime))
-        case .response: break  // handled before
-        case .request, .cancel, .goAway: exchange.count(\.unexpectedFrames)
+        default: performRare(event)
         }
     }
 
-    /// Compares a frame with the request that it would be given to, if it is a response or a part of one.
-    private func mismatch(
-        of frame: Frame,
-        on retired: UInt64? = nil,
-        _ positions: Range<OutboundPosition> = 0..<0
-    ) -> Exchange.Mismatch? {
-        guard frame.kind == .response || frame.kind == .part, frame.damage == nil else { return nil }
-        // That of the link knows the defaults that the greeting has set.
-        let codec = connection.assumeIsolated { [session] in $0.codec(of: retired ?? session) }
-        guard let retired else { return exchange.mismatch(of: frame, by: codec, at: loop.turnTime) }
-        return exchange.mismatch(of: frame, on: retired, positions, by: codec, at: loop.turnTime)
+    private func performRare(_ event: ConnectionEvent) {
+        switch event {
+        case .answered, .push, .room: break
+        case .part(let id, let waiter, let frame): take(frame, of: id, waiter)
+        case .failed(let id, let waiter, let error):
+            guard queue.forget(id) else { return }
+            waiter.resume(.failure(error))
+            endParts(of: id, error)
+        case .wrote(let id, let waiter): if queue.forget(id) { waiter.resume(.success(Frame(.response))) }
+        case .wrotePart(let id):
+            if id >= FollowUp.firstTicket { parts.written(id) } else { waiter(of: id)?.handle?.noteWritten() }
+        case .refusedPart(let id, let cause):
+            let error = ClientError(.invalidRequest, .notSent, "the frame cannot be encoded", cause: cause)
+            parts.takeQueued(id)?.fail(error, isSent: false)
+        case .admitted(let waiter, let serial):
+            waiter.accept()
+            waiter.handle?.admitted(as: serial)
+        case .late(let isPart): if !isPart { counters.lateResponses += 1 }
+        case .unknownResponse: counters.unknownResponses += 1
+        case .unexpected: counters.unexpectedFrames += 1
+        case .ready(let session):
+            self.session = session
+            notePushes(from: session)
+            resumeConnectWaiters(nil)
+        case .pushesBegin(let session): notePushes(from: session)
+        case .returned(let requests):
+            session = 0
+            queue.giveBack(requests)
+            endLinkbound(nil, TransportError.closedByUs) { $0.session != nil }
+        case .lost(let loss): take(loss)
+        case .unavailable(let error):
+            for request in queue.removeAll(includingResting: false) { fail(request.id, request.waiter, error) }
+            resumeConnectWaiters(error)
+        case .closed: closed()
+        }
     }
 
-    /// A response is not that of the request that it would be given to. Returns why the link ends with it, if it does.
-    private func fail(_ mismatch: Exchange.Mismatch) -> FrameError? {
-        guard !mismatch.endsLink else { return mismatch.error }
-        // It may be another request's, and its own may come yet: the serial is quarantined.
-        let message = "the response does not belong to the request"
-        cancel(mismatch.ticket, .protocolViolation, message, cause: mismatch.error)
-        return nil
+    /// A response has come while some requests are sent in parts.
+    private func answered(_ id: RequestID, _ waiter: Waiter, _ frame: Frame) {
+        let place = queue[id]
+        guard queue.forget(id) else { return }
+        counters.responses += 1
+        waiter.resume(Outcome(of: frame))
+        // A server that has answered before it had all of a request is told that no more of it comes: it could take the next
+        // request with this serial for the rest.
+        guard let target = endParts(of: id, .replyEnded), case .onLink(let session, _)? = place,
+            let cancel = codec.cancelFrame(for: frame.serial, type: target.type)
+        else { return }
+        connection.inCallOfOwner { $0.send(cancel, on: session) }
     }
 
-    /// A part of a reply has been handed over, or found no room.
-    private func take(_ consequence: Exchange.Consequence) {
-        switch consequence {
-        case .none: break
-        case .suspendsReading(let channel):
+    /// A part of a response has come.
+    private func take(_ part: Frame, of id: RequestID, _ waiter: Waiter) {
+        counters.parts += 1
+        switch waiter.take(part) {
+        case .taken: break
+        case .full(let channel):
             fullReplies.append(channel)
             updateReading()
-        case .fails(let ticket, let code, let message, let cause): cancel(ticket, code, message, cause: cause)
-        }
-    }
-
-    /// The server is about to go: what is out finishes there, the rest goes elsewhere.
-    private func leave(_ farewell: Frame) {
-        flushOutgoing()
-        let hint = codec.retryAfter(in: farewell)
-        connection.assumeIsolated { connection in
-            guard farewell.kind == .response else {
-                return connection.leaveEndpoint(because: .goAway, retryAfter: hint)
-            }
-            connection.leaveLink(retryAfter: hint)
+        case .exceeds(let message):
+            cancel(id, .overloaded, message)
+            // Its response may have come already, and be among the events.
+            guard queue.forget(id) else { return }
+            waiter.resume(.failure(ClientError(.overloaded, .unknown, message)))
         }
     }
 
     // MARK: Links
-
-    /// The link has answered a request, for the first time.
-    private func noteAnswered() {
-        workedSession = session
-        connection.assumeIsolated { $0.machine.linkAnswered() }
-    }
-
-    private func linkEstablished() {
-        notePushes(from: session)
-        let endpoint = connection.assumeIsolated { $0.link?.endpoint }
-        if endpoint != lastEndpoint { exchange.forgetErrors() }
-        lastEndpoint = endpoint
-        resumeConnectWaiters(nil)
-    }
 
     /// From now on pushes are those of the link of `session`: says so to every stream, once.
     private func notePushes(from session: UInt64) {
@@ -168,60 +108,24 @@ extension Client: @preconcurrency ConnectionOwner {
         pushSession = session
     }
 
-    func connectionLost(_ cause: any Error, to endpoint: Endpoint, unsent: [Ticket]) -> Int {
-        begin()
-        defer { finish() }
-        exchange.followUps.noteDropped(unsent)
-        let unstarted = connection.assumeIsolated { $0.outbound.level.unstarted }
-        let lost = exchange.linkLost(isOurDoing: (cause as? TransportError)?.code == .closedLocally) { $0 < unstarted }
-        let error = ClientError.lost(with: endpoint, cause)
-        for (ticket, waiter) in lost { fail(ticket, waiter, error) }
-        endLinkbound(endpoint, cause)
-        return lost.count
+    /// A link is gone. What had started on it has failed, the rest goes out on the next one.
+    private func take(_ loss: LinkLoss) {
+        if loss.wasReady { session = 0 }
+        parts.noteDropped(loss.remains.unsentParts)
+        queue.giveBack(loss.remains.unsent)
+        let error =
+            phase == .closed
+            ? ClientError(.closed, .unknown, "the client was closed")
+            : ClientError.lost(with: loss.endpoint, loss.cause)
+        for (id, waiter) in loss.remains.lost where queue[id] != nil { fail(id, waiter, error) }
+        if loss.wasReady { endLinkbound(loss.endpoint, loss.cause) }
     }
 
-    func connectionRetired(_ session: UInt64, before unstarted: OutboundPosition) -> Int {
-        let left = exchange.retire(session, before: unstarted)
-        endLinkbound(nil, TransportError.closedByUs) { $0.session != nil }
-        return left
-    }
-
-    func retiredLinkLost(
-        _ session: UInt64,
-        _ positions: Range<OutboundPosition>,
-        _ cause: any Error,
-        to endpoint: Endpoint,
-        unsent: [Ticket]
-    ) -> Int {
-        begin()
-        defer { finish() }
-        exchange.followUps.noteDropped(unsent)
-        let lost = exchange.retiredLinkLost(session, positions)
-        let error = ClientError.lost(with: endpoint, cause)
-        for (ticket, waiter) in lost { fail(ticket, waiter, error) }
-        return lost.count
-    }
-
-    /// No server could be reached: ends every request that needs a link, and everyone who waits for one. Those under way
-    /// on a link that was left have theirs, and finish there.
-    private func giveUp() {
-        let error = connection.assumeIsolated { $0.unavailable() }
-        failRequests(error, includingRetired: false)
-        resumeConnectWaiters(error)
-    }
-
-    /// Ends every request; those that had started with fate `unknown`, whatever `error` says.
-    func failRequests(_ error: ClientError, includingRetired: Bool = true) {
-        flushOutgoing()
-        let all = exchange.removeAll(includingRetired: includingRetired)
-        for (ticket, entry) in all {
-            let started = connection.assumeIsolated { connection in
-                let started = entry.position != 0 && connection.outbound.hasStarted(entry.position)
-                if !started, entry.position != 0 { connection.outbound.remove(entry.position) }
-                return started
-            }
-            let mine = started ? ClientError(error.code, .unknown, error.message, cause: error.cause) : error
-            fail(ticket, entry.waiter, mine)
+    /// Ends every request that is on no link.
+    func failWaiting(_ error: ClientError) {
+        for request in queue.removeAll() {
+            request.waiter.resume(.failure(error))
+            endParts(of: request.id, error)
         }
     }
 
@@ -231,7 +135,7 @@ extension Client: @preconcurrency ConnectionOwner {
     func updateReading() {
         fullReplies.removeAll { !$0.suspendsReading }
         let isPaused = channels.suspendReading() || !fullReplies.isEmpty
-        connection.assumeIsolated { $0.setPaused(isPaused) }
+        connection.inCallOfOwner { $0.setPaused(isPaused) }
     }
 }
 

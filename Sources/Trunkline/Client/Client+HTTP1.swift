@@ -1,5 +1,3 @@
-public import TrunklineCore
-
 /// HTTP/1.1 requests, for clients that speak `HTTP1Codec`.
 extension Client {
     /// Sends `request` and returns the server's response, whatever its status.

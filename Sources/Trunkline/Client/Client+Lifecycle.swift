@@ -1,6 +1,4 @@
 import Synchronization
-public import TrunklineCore
-public import TrunklineIO
 
 /// From the first connect to the close.
 extension Client {
@@ -75,16 +73,15 @@ extension Client {
 
     // MARK: On the loop
 
-    var isClosed: Bool { connection.assumeIsolated { $0.machine.state == .closed } }
+    var isClosed: Bool { connection.inCallOfOwner { $0.machine.state == .closed } }
 
     func connect(_ id: UInt64, _ suspension: Suspension<ClientError?>) {
         guard phase == .open else {
             return suspension.resume(returning: ClientError(.closed, .notSent, "the client is closed"))
         }
-        let isReady = connection.assumeIsolated { $0.isReady }
         guard !isReady else { return suspension.resume(returning: nil) }
         connectWaiters[id] = suspension
-        connection.assumeIsolated { $0.want() }
+        connection.inCallOfOwner { $0.connectIfNeeded() }
     }
 
     func drain() {
@@ -99,7 +96,7 @@ extension Client {
     /// Everything that was out has ended. The connection may still have something to write, until `drainDeadline`.
     func endDraining() {
         phase = .closed
-        connection.assumeIsolated { $0.drain() }
+        connection.inCallOfOwner { $0.drain() }
     }
 
     func closeAtOnce() {
@@ -108,8 +105,7 @@ extension Client {
         messageRoom.close()
         responseCache.close()
         drainDeadline = nil
-        failRequests(ClientError(.closed, .notSent, "the client was closed"))
-        connection.assumeIsolated { $0.finishClosing() }
+        connection.inCallOfOwner { $0.finishClosing() }
     }
 
     /// The connection is closed for good.
@@ -118,8 +114,8 @@ extension Client {
         messageRoom.close()
         responseCache.close()
         drainDeadline = nil
-        failRequests(ClientError(.closed, .notSent, "the client was closed"))
-        exchange.forgetDeadlines()
+        failWaiting(ClientError(.closed, .notSent, "the client was closed"))
+        queue.forgetDeadlines()
         failConnectWaiters()
         for channel in channels.all { channel.finish() }
         channels.removeAll()

@@ -1,6 +1,4 @@
 import Synchronization
-public import TrunklineCore
-import TrunklineIO
 
 /// Asking the server: what callers use, on any thread.
 extension Client {
@@ -179,7 +177,7 @@ extension Client {
         let limit = timeout ?? options.requests.timeout
         if Task.isCancelled { return frames.map { _ in .failure(.cancelledUnsent) } }
         if let limit, limit <= .zero { return frames.map { _ in .failure(.expiredUnsent(limit)) } }
-        let count = Ticket(frames.count)
+        let count = RequestID(frames.count)
         let first = tickets.wrappingAdd(count, ordering: .relaxed).oldValue + 1
         let deadline = limit.map { loop.now.advanced(by: $0) }
         let range = first...(first + count - 1)

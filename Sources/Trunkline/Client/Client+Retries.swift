@@ -1,55 +1,61 @@
-import TrunklineCore
-import TrunklineIO
-
-/// Failures on the loop: which of them end a request.
+/// Failures on the loop: which of them end a request, and which only a try.
 extension Client {
-    /// A request has left by a failure: it is tried again, or its caller is told.
-    func fail(_ ticket: Ticket, _ waiter: Waiter, _ error: ClientError) {
-        if exchange.retry(ticket, waiter, after: error, at: loop.now) { return }
+    /// A request has left its link, or the queue, by a failure: it is tried again, or its caller is told.
+    func fail(_ id: RequestID, _ waiter: Waiter, _ error: ClientError) {
+        if retry(id, waiter, after: error) { return }
+        queue.forget(id)
         waiter.resume(.failure(error))
-        endFollowUps(of: ticket, error)
+        endParts(of: id, error)
     }
 
-    /// Why a request with these terms may not be taken in; `nil` when it may.
-    func refusal(_ terms: Terms) -> ClientError? {
-        if terms.endsWithItsLink { exchange.hasLinkbound = true }
-        if let session = terms.session, session != self.session || !exchange.isReady {
-            return ClientError(.connectionLost, .notSent, "the link on which the push was received is gone")
+    /// Lets a request rest before another try. Returns whether it does; it has failed for good if not.
+    private func retry(_ id: RequestID, _ waiter: Waiter, after error: ClientError) -> Bool {
+        guard case .particular(let present, let terms) = waiter, let plain = present.anew else { return false }
+        if parts.targets[id]?.isContinued == true { return false }
+        let now = loop.now
+        guard let next = terms.next(after: error, at: now, using: &generator), let until = next.restsUntil,
+            until < plain.shared?.end ?? .distantFuture
+        else { return false }
+        // Of a request that was never written the server has no trouble.
+        if error.fate == .unknown, account?.withdraw(at: now, requests: counters.requests) == false {
+            counters.retriesRefused += 1
+            return false
         }
-        guard !terms.waitsForReady, !exchange.isReady else { return nil }
-        // It does not wait, but the next one will be better off.
-        ownedConnection.want()
-        return unsentError(.unavailable, "the call does not wait for a link")
+        counters.retries += 1
+        plain.handle?.noteRetry()
+        let request = QueuedRequest(
+            id: id,
+            frame: terms.frame,
+            waiter: Waiter.particular(plain, next),
+            expectsResponse: terms.expectsResponse
+        )
+        queue.rest(request, until: until)
+        return true
     }
 
-    /// The link is gone: ends those that were queued for it, not sent, and do not wait for the next one.
+    /// Lets those wait their turn again whose back-off is over.
+    func endRests(at now: Instant) {
+        while let request = queue.nextRested(at: now) {
+            guard case .particular(let plain, let terms) = request.waiter else { continue }
+            if terms.waitsForReady || isReady {
+                queue.wake(request.id, as: .particular(plain, terms.awake))
+            } else {
+                cancel(request.id, .unavailable, "the call does not wait for a link")
+                connection.inCallOfOwner { $0.connectIfNeeded() }
+            }
+        }
+    }
+
+    /// A link is gone, or drains: ends those that wait for it and not for the next one.
     func endLinkbound(_ endpoint: Endpoint?, _ cause: any Error, where isMeant: (Terms) -> Bool = { _ in true }) {
-        let tickets = exchange.linkbound(where: isMeant)
-        guard !tickets.isEmpty else { return }
-        flushOutgoing()
+        guard hasLinkbound else { return }
         let message = "the link was lost before the request was written"
         let error = ClientError(.connectionLost, .notSent, message, endpoint: endpoint, cause: cause)
-        for ticket in tickets {
-            guard
-                case .notSent(let waiter, let position) = exchange.cancel(
-                    ticket,
-                    now: loop.now,
-                    hasStarted: { _ in false }
-                )
-            else { continue }
-            if position != 0 { connection.assumeIsolated { _ = $0.outbound.remove(position) } }
-            waiter.resume(.failure(error))
-            endFollowUps(of: ticket, error)
+        for request in queue.waiting {
+            guard let terms = request.waiter.terms, terms.endsWithItsLink, isMeant(terms) else { continue }
+            _ = queue.remove(request.id)
+            request.waiter.resume(.failure(error))
+            endParts(of: request.id, error)
         }
-    }
-
-    /// Lets those go on whose back-off is over.
-    func endRests(at now: Instant) {
-        let rested = exchange.takeRested(at: now)
-        guard !rested.isEmpty else { return }
-        for ticket in rested where !exchange.tryAgain(ticket) {
-            cancel(ticket, .unavailable, "the call does not wait for a link")
-        }
-        ownedConnection.want()
     }
 }

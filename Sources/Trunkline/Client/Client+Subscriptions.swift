@@ -1,6 +1,3 @@
-public import TrunklineCore
-import TrunklineIO
-
 /// Something that the server was told and is told again on every new link, until `end()`.
 public struct Subscription: Sendable {
     /// How the server answered when it was first told; `nil` where it does not answer: `Client.subscribe(posting:timeout:)`.
@@ -82,16 +79,16 @@ extension Client {
 
 extension Connection {
     /// The number of the earliest link, counted from 1, on which a request made now can go out.
-    fileprivate var firstLinkToBeTold: Int { link == nil ? linksBegun + 1 : linksBegun }
+    fileprivate var firstLinkToBeTold: Int { current == nil ? linksBegun + 1 : linksBegun }
 
     /// Registers `request` for every link that begins from now on. `untold` is true if the present link, ready or
     /// greeting, is not the one numbered `first`, so that the request may have gone out on an earlier one.
     fileprivate func remember(_ request: Request, toldSince first: Int, expectsResponse: Bool) -> (
         id: UInt64, untold: Bool
     ) {
-        lastTicket += 1
-        if expectsResponse { subscriptions[lastTicket] = request } else { postedSubscriptions[lastTicket] = request }
-        return (lastTicket, link != nil && linksBegun != first)
+        lastID += 1
+        if expectsResponse { subscriptions[lastID] = request } else { postedSubscriptions[lastID] = request }
+        return (lastID, current != nil && linksBegun != first)
     }
 
     fileprivate func forget(_ id: UInt64) {
@@ -102,17 +99,15 @@ extension Connection {
     /// Writes `requests`, which have no answer, on the link of this session before it is ready: together, in order.
     func restore(posting requests: [Request], _ session: UInt64) async throws(ClientError) {
         guard !requests.isEmpty else { return }
-        let first = lastTicket + 1
-        lastTicket += UInt64(requests.count)
         let outcomes: [Outcome] = await withTaskCancellationHandler {
             await withSuspension { suspension in
                 let count = requests.count
                 func fail(_ error: ClientError) {
                     suspension.resume(returning: Array(repeating: .failure(error), count: count))
                 }
-                guard greeting?.session == session else { return fail(.greetingIsOver) }
+                guard let index = handshaking(session) else { return fail(.greetingIsOver) }
                 guard !Task.isCancelled else { return fail(.cancelledUnsent) }
-                if let loss = greeting?.loss { return fail(.lostWhileGreeting(loss, .notSent)) }
+                if let loss = links[index].handshake?.loss { return fail(.lostWhileGreeting(loss, .notSent)) }
                 let batch = Batch(
                     count: count,
                     suspension,
@@ -121,16 +116,12 @@ extension Connection {
                     expectsResponse: false,
                     keepsRequests: false
                 )
-                for (index, request) in requests.enumerated() {
-                    let waiter = Waiter.batch(batch, index: index)
-                    let ticket = first + UInt64(index)
-                    if addToGreeting(request.frame, ticket, waiter, timeout: nil, expectsResponse: false) { continue }
-                    waiter.resume(.failure(.noSerialLeft))
+                for (number, request) in requests.enumerated() {
+                    _ = addToHandshake(request.frame, index, .batch(batch, index: number), expectsResponse: false)
                 }
-                flushGreeting()
             }
         } onCancel: {
-            giveUpGreeting(session)
+            giveUpHandshake(session)
         }
         for outcome in outcomes { _ = try outcome.get() }
     }

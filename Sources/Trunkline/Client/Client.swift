@@ -1,6 +1,4 @@
 import Synchronization
-public import TrunklineCore
-public import TrunklineIO
 
 /// A client of one service: many concurrent requests over one long-lived connection.
 ///
@@ -21,7 +19,7 @@ public actor Client {
     nonisolated let codec: any FrameCodec
     /// Whether responses are compared with their requests. Asked once: hardly any codec does.
     nonisolated let checksResponses: Bool
-    nonisolated let tickets = Atomic<Ticket>(0)
+    nonisolated let tickets = Atomic<RequestID>(0)
     /// Responses that were asked for with a `CachePolicy`, and those that are on their way.
     nonisolated let responseCache: ResponseCache
     /// The room for messages that `enqueue` accepts.
@@ -29,10 +27,21 @@ public actor Client {
     /// The connection that carries the frames. Its `frames` belong to this client.
     nonisolated let connection: Connection
     /// The same, to be called on the loop without a closure.
-    nonisolated var ownedConnection: any OwnedConnection { connection }
+    nonisolated var carrier: any RequestCarrier { connection }
 
-    /// The requests, from their registration to their end.
-    var exchange: Exchange
+    /// The requests, from the call to their end: those on no link, and on which link the others are.
+    var queue: RequestQueue<Waiter>
+    /// Parts of requests that callers add to requests under way.
+    var parts = FollowUps()
+    /// Requests of this batch that may not wait for a link, nor for a serial.
+    var impatient: [RequestID] = []
+    /// Whether there ever was a request that ends with the link that it was queued for.
+    var hasLinkbound = false
+    /// What pays for retries; `nil` when they cost nothing.
+    var account: RetryAccount?
+    /// Draws the back-offs.
+    var generator: SeededGenerator
+    var counters = Statistics()
     var channels = PushChannels()
     /// Streams of replies whose full buffer suspends reading, and perhaps some that did lately.
     var fullReplies: [ReplyChannel] = []
@@ -46,14 +55,11 @@ public actor Client {
     var drainDeadline: Instant?
     /// The link whose pushes readers get; `nil` before the first.
     var pushSession: UInt64?
-    /// The number of the latest link's session; 0 before the first.
+    /// The session of the link that takes requests, as the connection's events have told; 0 for none.
     var session: UInt64 = 0
-    /// The session of the latest link that answered a request.
-    var workedSession: UInt64 = 0
-    /// The endpoint of the latest link.
-    var lastEndpoint: Endpoint?
-    /// Whether there is a share of failed requests from which on the endpoint is left.
-    var watchesErrors: Bool { options.failover.errorRate != nil && phase == .open }
+    /// When the links have to be looked at again.
+    var linkLook: Instant?
+    var isReady: Bool { session != 0 }
 
     enum Phase { case open, draining, closed }
 
@@ -83,7 +89,12 @@ public actor Client {
         messageRoom = MessageRoom(options)
         checksResponses = codec.checksResponses
         connection = Connection(to: endpoints, speaking: codec, options: options, loop: loop)
-        exchange = Exchange(speaking: codec, options: options, seed: loop.randomSeed())
+        queue = RequestQueue(
+            maximumWaiting: options.requests.maximumWaiting,
+            maximumBytes: options.requests.maximumWaitingBytes
+        )
+        account = options.requests.retryBudget.map { RetryAccount($0) }
+        generator = SeededGenerator(seed: loop.randomSeed())
         responseCache = ResponseCache(options.cache, speaking: codec, loop: loop)
         unsafe mailbox.client = self
     }
@@ -101,25 +112,15 @@ public actor Client {
     deinit {
         // Callers of `send` hold the client, so those left are handles and streams.
         for channel in channels.all { channel.finish() }
-        let (left, connection) = (exchange.removeAll(), connection)
-        let followUps = exchange.followUps.removeAll()
-        loop.schedule(
-            Completion {
-                connection.assumeIsolated { connection in
-                    for (_, entry) in left {
-                        let hasStarted = entry.position != 0 && connection.outbound.hasStarted(entry.position)
-                        let error = ClientError(.closed, hasStarted ? .unknown : .notSent, "the client was let go")
-                        entry.waiter.resume(.failure(error))
-                    }
-                    let error = ClientError(.closed, .notSent, "the client was let go")
-                    for followUp in followUps.held { followUp.fail(error, isSent: false) }
-                    for followUp in followUps.queued {
-                        followUp.fail(error, isSent: !connection.remove(of: followUp.ticket))
-                    }
-                    connection.finishClosing()
-                }
-            }
-        )
+        let (waiting, parts, connection) = (queue.removeAll(), parts.removeAll(), connection)
+        let end: @Sendable (isolated Connection) -> Void = { connection in
+            let error = ClientError(.closed, .notSent, "the client was let go")
+            for request in waiting { request.waiter.resume(.failure(error)) }
+            for part in parts.held { part.fail(error, isSent: false) }
+            for part in parts.queued { part.fail(error, isSent: !connection.removePart(part.ticket)) }
+            connection.finishClosing()
+        }
+        loop.schedule(Completion { connection.onLoop(end) })
     }
 
     // MARK: What is going on
@@ -131,7 +132,7 @@ public actor Client {
     public nonisolated var disconnects: AsyncStream<DisconnectReport> { connection.disconnects }
 
     /// What TLS agreed on for the link that is ready; `nil` when there is none, or it is in plaintext.
-    public var tlsSession: TLSSession? { connection.assumeIsolated { $0.tlsSession } }
+    public var tlsSession: TLSSession? { connection.inCallOfOwner { $0.tlsSession } }
 
     /// Counts since the client was made.
     public struct Statistics: Sendable, Hashable {
@@ -175,16 +176,15 @@ public actor Client {
     }
 
     /// How long pings take on the present link; `nil` before the first pong.
-    public var roundTripTime: RoundTripTime? { connection.assumeIsolated { $0.roundTripTime } }
+    public var roundTripTime: RoundTripTime? { connection.inCallOfOwner { $0.roundTripTime } }
 
     /// Counts since the client was made.
     public var statistics: Statistics {
-        var counters = exchange.counters
-        counters.connection = connection.assumeIsolated { $0.statistics }
+        var counters = counters
+        counters.connection = connection.inCallOfOwner { $0.statistics }
+        (counters.abandoned, counters.heldSerials) = connection.inCallOfOwner { $0.held }
         counters.cache = responseCache.statistics
-        counters.pending = exchange.table.count
-        counters.abandoned = exchange.table.abandonedCount + exchange.table.retiredAbandonedCount
-        counters.heldSerials = exchange.table.heldSerials
+        counters.pending = queue.count
         counters.failedMessages = messageRoom.failures
         return counters
     }

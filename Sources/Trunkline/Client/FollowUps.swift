@@ -1,11 +1,9 @@
-import TrunklineCore
-
 /// A frame that a caller adds to a request that is under way: see `ReplyStream.post(_:isPart:)`.
 struct FollowUp: Sendable {
     /// Names it among everything that was ever put into the outbound queue. Requests have lower ones.
-    let ticket: Ticket
+    let ticket: RequestID
     /// The request that it belongs to.
-    let request: Ticket
+    let request: RequestID
     var frame: Frame
     /// Who waits until it is written; `nil` when nobody does any more.
     var suspension: Suspension<ClientError?>?
@@ -15,7 +13,7 @@ struct FollowUp: Sendable {
     var isDropped = false
 
     /// Tickets from here on are those of follow-ups.
-    static let firstTicket: Ticket = 1 << 63
+    static let firstTicket: RequestID = 1 << 63
 
     /// Tells who waits that it failed. What was not written is `notSent`, whatever `error` says.
     func fail(_ error: ClientError, isSent: Bool) {
@@ -41,39 +39,22 @@ struct FollowUps: Sendable {
         var isContinued = false
     }
 
-    /// A request whose reply is there.
-    struct Answered: Sendable {
-        let ticket: Ticket
-        let serial: SerialNumber
-        /// Where the requests are that had started on its link; `nil` for the present one.
-        let positions: Range<OutboundPosition>?
-    }
-
-    private(set) var targets: [Ticket: Target] = [:]
+    private(set) var targets: [RequestID: Target] = [:]
     /// In the order in which they were submitted.
     var held: [FollowUp] = []
-    private(set) var queued: [Ticket: FollowUp] = [:]
-    /// Those that were answered in this batch, to be ended before anything is written.
-    private var answered: [Answered] = []
-
+    private(set) var queued: [RequestID: FollowUp] = [:]
     // MARK: Requests
 
     /// Whether there is any request to be ended here. Asked for every response.
     var hasTargets: Bool { !targets.isEmpty }
 
     /// A request goes out whose first frame is a piece of it.
-    mutating func begin(_ request: Ticket, type: UInt32) {
+    mutating func begin(_ request: RequestID, type: UInt32) {
         targets[request] = Target(type: type, isIncomplete: true)
     }
 
-    mutating func noteAnswered(_ request: Ticket, _ serial: SerialNumber, _ positions: Range<OutboundPosition>?) {
-        if targets[request] != nil { answered.append(Answered(ticket: request, serial: serial, positions: positions)) }
-    }
-
-    mutating func takeAnswered() -> [Answered] { answered.isEmpty ? [] : exchange(&answered, with: []) }
-
     /// Ends a request; returns what is left of it, in order, and which of them wait in the client.
-    mutating func end(_ request: Ticket) -> (target: Target, held: [FollowUp], queued: [FollowUp])? {
+    mutating func end(_ request: RequestID) -> (target: Target, held: [FollowUp], queued: [FollowUp])? {
         guard let target = targets.removeValue(forKey: request) else { return nil }
         let mine = held.filter { $0.request == request }
         if !mine.isEmpty { held.removeAll { $0.request == request } }
@@ -100,40 +81,36 @@ struct FollowUps: Sendable {
         held.append(followUp)
     }
 
-    /// The held one at `index` goes out under the serial of its request.
-    mutating func release(at index: Int, serial: SerialNumber) -> OutboundQueue.Item {
-        var followUp = held.remove(at: index)
-        followUp.frame.serial = serial
-        targets[followUp.request]?.isContinued = true
-        let item = OutboundQueue.Item(
-            followUp.frame,
-            ticket: followUp.ticket,
-            reportsWritten: true,
-            belongsToLink: true
-        )
-        followUp.frame.body = Bytes()  // the outbound queue has it
-        queued[followUp.ticket] = followUp
-        return item
+    /// The held one at `index` goes out.
+    mutating func release(at index: Int) -> (frame: Frame, id: RequestID) {
+        var part = held.remove(at: index)
+        let frame = part.frame
+        targets[part.request]?.isContinued = true
+        part.frame.body = Bytes()  // the outbound queue has it
+        queued[part.ticket] = part
+        return (frame, part.ticket)
     }
 
-    mutating func takeHeld(_ ticket: Ticket) -> FollowUp? {
+    mutating func takeHeld(_ ticket: RequestID) -> FollowUp? {
         held.firstIndex { $0.ticket == ticket }.map { held.remove(at: $0) }
     }
 
-    mutating func takeQueued(_ ticket: Ticket) -> FollowUp? { queued.removeValue(forKey: ticket) }
+    mutating func takeQueued(_ ticket: RequestID) -> FollowUp? { queued.removeValue(forKey: ticket) }
 
     /// Nobody waits any more for one that is half written.
-    mutating func takeSuspension(of ticket: Ticket) -> Suspension<ClientError?>? { queued[ticket]?.suspension.take() }
+    mutating func takeSuspension(of ticket: RequestID) -> Suspension<ClientError?>? {
+        queued[ticket]?.suspension.take()
+    }
 
     /// The last byte of one is with the kernel.
-    mutating func written(_ ticket: Ticket) {
+    mutating func written(_ ticket: RequestID) {
         guard let followUp = queued.removeValue(forKey: ticket) else { return }
         if followUp.endsRequest { targets[followUp.request]?.isIncomplete = false }
         followUp.suspension?.resume(returning: nil)
     }
 
     /// These were lost with their link before a byte of them was written.
-    mutating func noteDropped(_ tickets: [Ticket]) {
+    mutating func noteDropped(_ tickets: [RequestID]) {
         for ticket in tickets { queued[ticket]?.isDropped = true }
     }
 }

@@ -1,5 +1,3 @@
-public import TrunklineCore
-
 /// A response of HTTP/1.1 as it comes: see `Client.stream` of an `HTTP1Request`.
 ///
 /// It can be read once, and is cancelled under the same conditions as a `ReplyStream`: mind top-level code.

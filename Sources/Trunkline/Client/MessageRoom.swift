@@ -1,6 +1,3 @@
-import TrunklineCore
-import TrunklineIO
-
 /// How much `enqueue` has accepted that has not ended: known to callers without asking the loop, so that what they post
 /// is bounded before the loop takes it.
 ///

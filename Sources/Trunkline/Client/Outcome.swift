@@ -1,5 +1,3 @@
-import TrunklineCore
-
 /// What a request came to.
 typealias Outcome = Result<Frame, ClientError>
 

@@ -1,6 +1,3 @@
-public import TrunklineCore
-import TrunklineIO
-
 /// A request that is under way without anybody waiting for it: see `Client.start(_:timeout:)`.
 public final class PendingRequest: Sendable {
     /// How far a request has come.

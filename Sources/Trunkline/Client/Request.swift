@@ -1,5 +1,3 @@
-public import TrunklineCore
-
 /// What is asked of a server: a frame without the parts that the client fills in.
 public struct Request: Sendable, Hashable {
     /// The frame to send; its serial is given when it goes out.

@@ -1,22 +1,20 @@
 import Synchronization
-import TrunklineCore
-import TrunklineIO
 
 /// What callers say to a client, in the order in which they say it.
 enum Submission: Sendable {
     /// A request, or a one-way message (`expectsResponse` false).
-    case send(Ticket, Frame, Waiter, deadline: Instant?, expectsResponse: Bool)
+    case send(RequestID, Frame, Waiter, deadline: Instant?, expectsResponse: Bool)
     /// Requests with consecutive tickets, the first of them given.
-    case sendAll(first: Ticket, [Frame], Batch, deadline: Instant?)
+    case sendAll(first: RequestID, [Frame], Batch, deadline: Instant?)
     /// Adds a frame to a request, whose reply goes to this channel.
     case follow(FollowUp, ReplyChannel)
     /// A call that may be answered by what is cached, or by what is on its way for another.
     case share(SharedCall, Suspension<Outcome>)
     /// Such a call is given up.
     case leave(SharedCall)
-    case cancel(ClosedRange<Ticket>)
+    case cancel(ClosedRange<RequestID>)
     /// Cancels those up to this ticket. Requests that a caller on the loop makes after it are taken before it.
-    case cancelAll(upTo: Ticket)
+    case cancelAll(upTo: RequestID)
     case subscribe(PushChannel)
     case unsubscribe(PushChannel)
     /// A subscriber, or the reader of a reply, whose full buffer suspended reading has room again.
@@ -49,7 +47,7 @@ final class Mailbox: LoopWork {
     }
 
     /// Tickets of follow-ups.
-    private let followUps = Atomic<Ticket>(FollowUp.firstTicket)
+    private let followUps = Atomic<RequestID>(FollowUp.firstTicket)
     private let box = Lock<[Submission?]>([])
     /// Whether there is something in the box, which the loop then knows. Changed with the box locked.
     private let isFilled = Atomic<Bool>(false)
@@ -62,7 +60,7 @@ final class Mailbox: LoopWork {
     init(loop: any EventLoop) { self.loop = loop }
 
     /// A ticket for a follow-up.
-    func followUpTicket() -> Ticket { followUps.wrappingAdd(1, ordering: .relaxed).newValue }
+    func followUpTicket() -> RequestID { followUps.wrappingAdd(1, ordering: .relaxed).newValue }
 
     /// Posts anything but a request or a follow-up.
     func post(_ submission: Submission) {

@@ -1,5 +1,3 @@
-import TrunklineCore
-
 /// What a call has asked for beyond the usual, and what its request has been through since.
 struct Terms: Sendable {
     let retry: RetryPolicy

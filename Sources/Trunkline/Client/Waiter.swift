@@ -1,5 +1,3 @@
-import TrunklineCore
-
 /// Who waits for a request. It leaves the request table once, and is told once.
 enum Waiter: Sendable {
     /// A caller in `send` or `post`.
@@ -69,6 +67,16 @@ enum Waiter: Sendable {
         case .joining(let reply): reply.waiter.shared
         case .particular(let waiter, _): waiter.shared
         case .caller, .batch, .greeting, .handle, .stream, .enqueued, .enqueuing: nil
+        }
+    }
+
+    /// Whether it wants to hear that its request is on a link.
+    var wantsAdmission: Bool {
+        switch self {
+        case .handle, .enqueuing: true
+        case .joining(let reply): reply.waiter.wantsAdmission
+        case .particular(let waiter, _): waiter.wantsAdmission
+        case .caller, .batch, .greeting, .stream, .shared, .enqueued: false
         }
     }
 

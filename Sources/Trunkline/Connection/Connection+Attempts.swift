@@ -1,10 +1,7 @@
-import TrunklineCore
-package import TrunklineIO
-
 /// Establishing and losing links: performs what the machine decides.
 extension Connection {
-    /// Somebody wants a link.
-    func want() {
+    /// Somebody needs a link.
+    func connectIfNeeded() {
         // Asked for every batch of requests, and hardly ever news.
         switch machine.state {
         case .idle, .suspended: perform(machine.wanted(at: loop.now))
@@ -26,43 +23,25 @@ extension Connection {
             arm(at: nil)
         case .close(let session):
             arm(at: nil)
-            if link?.session == session { lose(TransportError.closedByUs) }
+            if let index = index(of: session), links[index].draining == nil { lose(session, TransportError.closedByUs) }
         case .retire(let session, let next):
-            return perform(next) { if link?.session == session { retire(machine.lastCause) } }
+            if let index = index(of: session), links[index].draining == nil { drain(index, machine.lastCause) }
+            return perform(next)
         case .giveUp:
             abandonAttempt()
             arm(at: nil)
-            let error = unavailable()
-            owner?.connection(did: .unavailable)
-            if !isOwned { outbound.removeAll() }
-            failWriters(error) { _ in true }
+            events.append(.unavailable(unavailable()))
             endReaders()
         }
         publishState()
     }
 
-    /// Who needs a link, apart from what is under way on links that are left.
+    /// Who needs a link.
     var demand: ReconnectMachine.Demand {
-        if let owner {
-            let demand = owner.demand(from: outbound.level.unstarted)
-            return subscriptions.isEmpty && postedSubscriptions.isEmpty ? demand : max(demand, .subscription)
-        }
-        return readers.isEmpty && outbound.isEmpty ? .none : .request
-    }
-
-    /// Whether a request or a frame that has started on the link, which is ready, is still under way.
-    func hasUnanswered(on link: Link) -> Bool {
-        let started = link.firstPosition..<max(link.firstPosition, outbound.level.unstarted)
-        if let owner { return owner.hasUnanswered(at: started) }
-        return writers.values.contains { started.contains($0.position) }
-    }
-
-    /// Performs `action` after `body`, in which the owner hears of something, unless that made the machine go on: the
-    /// action is of the past then.
-    private func perform(_ action: ReconnectMachine.Action, after body: () -> Void) {
-        let state = machine.state
-        body()
-        if machine.state == state { perform(action) } else { publishState() }
+        let isSubscribed = !subscriptions.isEmpty || !postedSubscriptions.isEmpty
+        let demand: ReconnectMachine.Demand =
+            isOwned ? ownerDemand : readers.isEmpty && queue.isEmpty ? .none : .request
+        return isSubscribed ? max(demand, .subscription) : demand
     }
 
     /// In words, for those who found none.
@@ -74,34 +53,40 @@ extension Connection {
     func unavailable(_ message: String = "no server could be reached") -> ClientError {
         let reason = machine.endpoints.isEmpty ? "the list of endpoints is empty" : message
         // What stands in the way of every server, by its latest attempt.
-        let latest = Dictionary(attempts.map { ($0.endpoint, DisconnectCause($0.cause)) }) { $1 }
+        let latest = Dictionary(failures.map { ($0.endpoint, DisconnectCause($0.cause)) }) { $1 }
         let isSecurity = !latest.isEmpty && latest.values.allSatisfy { $0 == .tls }
         return ClientError(
             isSecurity ? .tlsFailed : .unavailable,
             .notSent,
             reason,
-            endpoint: attempts.last?.endpoint,
-            attempts: attempts,
+            endpoint: failures.last?.endpoint,
+            attempts: failures,
             cause: lastCause
         )
     }
 
     /// Drops what there is of an attempt that is not wanted any more.
     func abandonAttempt() {
-        if !isReady { reportEndByUs() }
-        endRace()
-        // A link that greets is the attempt's; any other is ready.
-        guard greeting != nil else { return }
-        endGreeting(ClientError(.connectionLost, .notSent, "the attempt was given up"))
-        link?.transport.close()
-        link = nil
+        if ready == nil { reportEndByUs() }
+        endAttempt()
+        // A link that is not ready is the attempt's.
+        guard let current, links[current].handshake != nil else { return }
+        endHandshake(ClientError(.connectionLost, .notSent, "the attempt was given up"))
+        dropCurrent()
+    }
+
+    /// The attempt's link is gone; nobody waits on it any more.
+    private func dropCurrent() {
+        guard let current else { return }
+        links[current].transport.close()
+        links.remove(at: current)
     }
 
     private func begin(_ attempt: ReconnectMachine.Attempt) {
         abandonAttempt()
         statistics.attempts += 1
-        attemptDeadline = loop.now.advanced(by: options.connecting.timeout)
-        arm(at: attemptDeadline)
+        self.attempt = Attempt(attempt, deadline: loop.now.advanced(by: options.connecting.timeout))
+        arm(at: self.attempt?.deadline)
         if attempt.endpoint.isSecured { prepareSecurity(for: attempt) } else { beginRace(attempt) }
     }
 
@@ -109,14 +94,13 @@ extension Connection {
     func attemptFailed(_ id: UInt64, _ error: any Error, isPermanent: Bool? = nil) {
         guard case .connecting(let attempt) = machine.state, attempt.id == id else { return }
         let phase: DisconnectReport.Phase =
-            greeting != nil ? .greeting : connectingPhase.map(DisconnectReport.Phase.init) ?? .connecting
-        endGreeting(ClientError(.connectionLost, .notSent, "the link ended while greeting", cause: error))
-        endRace()
-        link?.transport.close()
-        link = nil
+            current != nil ? .greeting : self.attempt?.phase.map(DisconnectReport.Phase.init) ?? .connecting
+        endHandshake(ClientError(.connectionLost, .notSent, "the link ended while greeting", cause: error))
+        endAttempt()
+        dropCurrent()
         lastCause = error
-        if attempts.count == 8 { attempts.removeFirst() }
-        attempts.append(ClientError.Attempt(endpoint: attempt.endpoint, cause: error))
+        if failures.count == 8 { failures.removeFirst() }
+        failures.append(ClientError.Attempt(endpoint: attempt.endpoint, cause: error))
         let cause = DisconnectCause(error)
         report(phase, cause, error, (attempt.endpoint, attempt.id, attempt.number))
         let refusal = error as? GreetingRefusal
@@ -131,117 +115,64 @@ extension Connection {
         )
     }
 
-    /// Whether time does not mend it: an address that is none, a frame of the greeting that cannot be sent.
+    /// Whether time does not mend it: an address that is none, a frame of the handshake that cannot be sent.
     private func isMistake(_ error: any Error) -> Bool {
         (error as? TransportError)?.isPermanent ?? ((error as? ClientError)?.code == .invalidRequest)
     }
 
-    /// The attempt has a socket that can be used; the user's greeting has the first word on it.
+    /// The attempt has a socket that can be used; the user's handshake has the first word on it.
     func established(_ attempt: ReconnectMachine.Attempt, _ transport: any Transport) {
         guard machine.state == .connecting(attempt) else { return transport.close() }
-        link = Link(
-            session: attempt.id,
-            attempt: attempt.number,
-            endpoint: attempt.endpoint,
-            transport: transport,
-            codec: codec
-        )
+        links.append(Link(attempt, transport, codec, quarantine: options.requests.quarantine))
         linksBegun += 1
-        if !beginGreeting(attempt.endpoint, attempt.id) { becomeReady(afterHandshake: false) }
+        if !beginHandshake(attempt) { becomeReady(afterHandshake: false) }
     }
 
     /// The link may carry requests.
     ///
     /// - Parameter afterHandshake: The server has taken part in a handshake.
     func becomeReady(afterHandshake: Bool) {
-        guard let link,
-            let session = machine.linkReady(link.session, afterHandshake: afterHandshake, at: loop.now)
+        guard let current,
+            let session = machine.linkReady(links[current].session, afterHandshake: afterHandshake, at: loop.now)
         else { return }
-        self.link?.firstPosition = outbound.level.unstarted
+        attempt = nil
         arm(at: machine.deadline)
         statistics.links += 1
-        readySince = loop.now
-        attempts = []
+        links[current].readySince = loop.now
+        if links[current].endpoint != lastEndpoint {
+            lastEndpoint = links[current].endpoint
+            errors?.reset()
+            silence.end()
+        }
+        failures = []
         lastCause = nil
-        startLiveness()
+        startLiveness(current)
         updateReading()
-        owner?.connection(did: .ready(session: session))
+        events.append(.ready(session: session))
         publishState()
         scheduleFlush()
-    }
-
-    /// The link is gone: what had started is lost, what had not goes out on the next one.
-    func lose(_ cause: any Error) {
-        deliverHeld()
-        guard let link else { return }
-        guard greeting == nil else { return greetingLost(link.session, cause) }
-        if link.transport.isHoldingBytes, (cause as? TransportError)?.code == .closedLocally {
-            Lingering.close(link.transport, on: loop)  // what TLS holds counts as written
-        } else {
-            link.transport.close()
-        }
-        self.link = nil
-        // Its server may accept links and answer nothing on any of them.
-        let wasNeverHeard = DisconnectCause(cause) == .halfOpen && !heartbeat.machine.hasHeard
-        stopLiveness()
-        lastCause = cause
-        let bytesUnsent = outbound.unwrittenCount
-        let wasQuiet = !hasUnanswered(on: link) && owner?.hasAbandoned != true
-        let lifetime = readySince.map { loop.now.since($0) } ?? .zero
-        readySince = nil
-        let unsent = outbound.linkLost()
-        // The machine first: while the owner hears of it, the link is no more, and no reason to leave its endpoint.
-        let action = machine.linkLost(
-            link.session,
-            DisconnectCause(cause),
-            isOrderly: DisconnectCause(cause) == .closedByServer || wasQuiet && link.isCutShort(by: cause),
-            wasQuiet: wasQuiet,
-            demand: demand,
-            countsAgainstEndpoint: wasNeverHeard,
-            at: loop.now
-        )
-        perform(action) {
-            let requestsLost = owner?.connectionLost(cause, to: link.endpoint, unsent: unsent) ?? 0
-            report(
-                isDraining || isOwnerDraining ? .draining : .ready,
-                DisconnectCause(cause),
-                cause,
-                (link.endpoint, link.session, link.attempt),
-                lifetime: lifetime,
-                requestsLost: requestsLost,
-                bytesUnsent: bytesUnsent
-            )
-            let error = ClientError(
-                .connectionLost,
-                .unknown,
-                "the link was lost while writing",
-                endpoint: link.endpoint,
-                cause: cause
-            )
-            failWriters(error) { self.outbound.hasStarted($0) }
-            if isDraining { finishClosing() }
-        }
     }
 }
 
 extension Connection: @preconcurrency TransportHandler {
     package func transport(_ id: UInt64, did event: TransportEvent) {
+        entered { $0.heard(id, event) }
+    }
+
+    private func heard(_ id: UInt64, _ event: TransportEvent) {
         // No copy of the link: one that lives while reading makes the codec and the bytes received be copied.
-        guard link?.transport.id == id else {
-            if !raceHears(of: id, event) { retiredTransport(id, did: event) }
-            return
-        }
+        guard let index = links.firstIndex(where: { $0.transport.id == id }) else { return raceHears(of: id, event) }
         switch event {
         case .securing: return
-        // Those of the race have been heard of: this is TLS that the greeting has asked for.
-        case .connected: upgraded()
-        case .connectFailed(let error): upgradeFailed(error)
+        // Those of the race have been heard of: this is TLS that the handshake has asked for.
+        case .connected: upgraded(index)
+        case .connectFailed(let error): upgradeFailed(index, error)
         // What is left of the last turn comes first, and has this turn's share.
-        case .readable: if !isReadScheduled { read() }
+        case .readable: if !isReadScheduled { read(links[index].session) }
         case .writable:
-            guard greeting == nil else { return flushGreeting() }
-            socketTookBytes()
-            flush()
+            if links[index].machine.phase == .ready { links[index].machine.socketTookBytes(at: loop.turnTime) }
+            flush(links[index].session)
+            scheduleFlush()  // it may have been the last of a draining link
         }
     }
 }

@@ -1,6 +1,3 @@
-public import TrunklineCore
-import TrunklineIO
-
 /// Telling why attempts fail and links end.
 extension Connection {
     /// How often links came and went.
@@ -76,18 +73,21 @@ extension Connection {
 
     /// We end the attempt that is under way, or the link.
     func reportEndByUs() {
-        if let attempt = race?.attempt ?? preparing?.attempt {
-            let phase = connectingPhase.map(DisconnectReport.Phase.init) ?? .connecting
-            report(phase, .closedLocally, nil, (attempt.endpoint, attempt.id, attempt.number))
-        } else if let (endpoint, session, attempt) = link.map({ ($0.endpoint, $0.session, $0.attempt) }) {
+        if let current {
+            let phase: DisconnectReport.Phase =
+                links[current].handshake != nil ? .greeting : publishedState == .draining ? .draining : .ready
             report(
-                greeting != nil ? .greeting : publishedState == .draining ? .draining : .ready,
+                phase,
                 .closedLocally,
                 nil,
-                (endpoint, session, attempt),
-                lifetime: readySince.map { loop.now.since($0) } ?? .zero,
-                bytesUnsent: outbound.unwrittenCount
+                (links[current].endpoint, links[current].session, links[current].attempt),
+                lifetime: links[current].readySince.map { loop.now.since($0) } ?? .zero,
+                bytesUnsent: links[current].machine.outbound.unwrittenCount
             )
+        } else if let attempt {
+            let phase = attempt.phase.map(DisconnectReport.Phase.init) ?? .connecting
+            let server = (attempt.attempt.endpoint, attempt.attempt.id, attempt.attempt.number)
+            report(phase, .closedLocally, nil, server)
         }
     }
 

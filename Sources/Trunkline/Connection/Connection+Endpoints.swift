@@ -1,14 +1,11 @@
-public import TrunklineCore
-import TrunklineIO
-
 /// Reconnecting and failover, as somebody asks for them who knows better.
 extension Connection {
     /// Connects now instead of after the rest of a wait, be it one that the server asked for; waits to come stay as
     /// long as they would have been. Nothing happens while there is a link or an attempt, while suspended, and after
     /// the connection was closed.
     public func reconnectNow() {
-        guard !isDraining else { return }
-        perform(machine.reconnectNow(at: loop.now))
+        guard !isClosing else { return }
+        entered { $0.perform($0.machine.reconnectNow(at: $0.loop.now)) }
     }
 
     /// Ends the link or the attempt; there is no other until `resume()`, whoever wants one. For times in which the
@@ -17,18 +14,20 @@ extension Connection {
     /// What had been written and not been answered fails with `connectionLost`, fate `unknown`; what had not waits for
     /// the link after `resume()`, within its own deadline.
     public func suspend() {
-        guard !isDraining else { return }
+        guard !isClosing else { return }
         let wasIdle = machine.state == .idle
-        perform(machine.suspend(at: loop.now))
-        loseRetired(TransportError.closedByUs)
+        entered { connection in
+            connection.perform(connection.machine.suspend(at: connection.loop.now))
+            connection.loseDraining(TransportError.closedByUs)
+        }
         if wasIdle { publishState() }
     }
 
     /// Ends a suspension: connects at once if there was a link before it or somebody has wanted one since, to where the
     /// latest link was unless that failed.
     public func resume() {
-        guard !isDraining, machine.state == .suspended else { return }
-        perform(machine.resume(at: loop.now))
+        guard !isClosing, machine.state == .suspended else { return }
+        entered { $0.perform($0.machine.resume(at: $0.loop.now)) }
         if machine.state == .idle { publishState() }
     }
 
@@ -38,14 +37,14 @@ extension Connection {
     /// - Throws: `invalidRequest` when `endpoint` is none of the connection's: `replaceEndpoints(_:)` adds some. `closed`
     ///   when the connection is closed, or closing.
     public func switchEndpoint(to endpoint: Endpoint) throws(ClientError) {
-        guard machine.state != .closed, !isDraining else {
+        guard machine.state != .closed, !isClosing else {
             throw ClientError(.closed, .notSent, "the connection is closed", endpoint: endpoint)
         }
         guard let action = machine.switchEndpoint(to: endpoint, at: loop.now) else {
             let message = "\(endpoint) is none of the endpoints; see replaceEndpoints(_:)"
             throw ClientError(.invalidRequest, .notSent, message, endpoint: endpoint)
         }
-        perform(action)
+        entered { $0.perform(action) }
     }
 
     /// Has these endpoints from now on, of equal ones the first. Those that stay keep what is remembered of them.
@@ -54,34 +53,13 @@ extension Connection {
     /// it is lost, and then callers are told `unavailable`. A wait goes on: clients that are told of a new server are
     /// told at the same time. Those that a greeting has added (`Greeter.addEndpoints(_:)`) are replaced, too.
     public func replaceEndpoints(_ endpoints: [Endpoint]) {
-        guard !isDraining else { return }
+        guard !isClosing else { return }
         givenEndpoints = endpoints
-        perform(machine.replaceEndpoints(endpoints, at: loop.now))
+        entered { $0.perform($0.machine.replaceEndpoints(endpoints, at: $0.loop.now)) }
     }
 
     /// The endpoints in the order of preference: those that were given, then those that a greeting has added.
     public var endpoints: [Endpoint] { machine.endpoints }
-
-    /// Leaves the endpoint of the link for another, if there is one.
-    func leaveEndpoint(because departure: ReconnectMachine.Departure, retryAfter: Duration? = nil) {
-        guard !isDraining, case .ready(let session) = machine.state, let link else { return }
-        // A client that is at work will need the next link soon.
-        let demand = hasUnanswered(on: link) ? .request : demand
-        perform(machine.leave(session, because: departure, demand: demand, retryAfter: retryAfter, at: loop.now))
-    }
-}
-
-extension Connection {
-    /// The server answers nothing more on the link: goes on with another to the same server.
-    ///
-    /// One on which nothing was ever sent has no successor at once: a server must not be able to make us connect
-    /// without end.
-    func leaveLink(retryAfter: Duration?) {
-        guard let link, case .ready(let session) = machine.state, session == link.session else { return }
-        let wasUsed = link.firstPosition < outbound.level.unstarted
-        leaveEndpoint(because: wasUsed ? .lastResponse : .goAway, retryAfter: retryAfter)
-        endRetired(session)
-    }
 }
 
 extension ReconnectMachine.Policy {

@@ -1,8 +1,7 @@
-public import TrunklineCore
-import TrunklineIO
-
 /// A connection used alone: frames in by asking for them, frames out one by one.
 extension Connection {
+    // MARK: In
+
     /// The frames that the server sends, of every kind, across reconnects, until the connection is closed
     /// or, with `options.reconnecting.maximumAttempts`, no server could be reached.
     ///
@@ -15,21 +14,23 @@ extension Connection {
     }
 
     private func nextFrame() async -> Frame? {
-        lastTicket += 1
-        let id = lastTicket
+        lastID += 1
+        let id = lastID
         return await withTaskCancellationHandler {
             await withSuspension { continuation in
                 // Asked here and not before: each `await` above may let the loop do other things first.
                 if let frame = inbox.popFirst() { return continuation.resume(returning: frame) }
-                guard machine.state != .closed, !isDraining, !Task.isCancelled else {
+                guard machine.state != .closed, !isClosing, !Task.isCancelled else {
                     return continuation.resume(returning: nil)
                 }
                 readers[id] = continuation
-                want()
-                updateReading()
+                entered { connection in
+                    connection.connectIfNeeded()
+                    connection.updateReading()
+                }
             }
         } onCancel: {
-            loop.schedule(Completion { [weak self] in self?.assumeIsolated { $0.stopReader(id) } })
+            schedule { $0.stopReader(id) }
         }
     }
 
@@ -45,7 +46,24 @@ extension Connection {
         }
     }
 
-    func serveReaders() {
+    /// Frames of a link that is ready go to those who ask for them.
+    func deliverToReaders(_ frames: [Frame], _ index: Int) {
+        // Without requests there is no telling an answer from a complaint, unless nothing was written.
+        if links[index].machine.wasUsed { machine.linkAnswered() }
+        for var frame in frames {
+            frame.session = links[index].session
+            if frame.kind == .ping || frame.kind == .pong {
+                let looksAlike = codec.pongsLookLikePings
+                let meaning = links[index].machine.heartbeat(frame, pongsLookLikePings: looksAlike, at: loop.now)
+                if meaning == .answer { continue }
+                if meaning == .question, let pong = codec.pong(answering: frame),
+                    links[index].machine.answerPing(with: pong)
+                {
+                    scheduleFlush()
+                }
+            }
+            inbox.append(frame)
+        }
         while !inbox.isEmpty, let id = readers.keys.min() {
             let frame = inbox.popFirst()
             readers.removeValue(forKey: id)?.resume(returning: frame)
@@ -53,51 +71,108 @@ extension Connection {
         updateReading()
     }
 
+    // MARK: Out
+
     /// Sends `frame` as it is and returns when the kernel has all of its bytes. Connects if there is no link.
     ///
     /// Cancelled before its first byte is written, it is not sent: `cancelled`, fate `notSent`; after that the frame
     /// goes out whole: `cancelled`, fate `unknown`. Lost with the link: `connectionLost`, fate `unknown`.
     public func write(_ frame: Frame) async throws(ClientError) {
-        lastTicket += 1
-        let ticket = lastTicket
-        let error = await withTaskCancellationHandler {
-            await withSuspension { (continuation: Writer) in
+        lastID += 1
+        let id = lastID
+        let outcome: Outcome = await withTaskCancellationHandler {
+            await withSuspension { continuation in
                 // Asked here and not before: each `await` above may let the loop do other things first.
-                guard machine.state != .closed, !isDraining else {
-                    return continuation.resume(
-                        returning: ClientError(.closed, .notSent, "the connection is closed")
-                    )
+                guard machine.state != .closed, !isClosing else {
+                    let error = ClientError(.closed, .notSent, "the connection is closed")
+                    return continuation.resume(returning: .failure(error))
                 }
-                guard !Task.isCancelled else {
-                    return continuation.resume(
-                        returning: ClientError(.cancelled, .notSent, "cancelled before it was sent")
-                    )
+                guard !Task.isCancelled else { return continuation.resume(returning: .failure(.cancelledUnsent)) }
+                let waiter = Waiter.caller(continuation)
+                let request = QueuedRequest(id: id, frame: frame, waiter: waiter, expectsResponse: false)
+                entered { connection in
+                    connection.queue.append(request, deadline: nil)
+                    connection.admit()
+                    connection.connectIfNeeded()
                 }
-                writers[ticket] = (outbound.nextPosition, continuation)
-                var items = [OutboundQueue.Item(frame, ticket: ticket, reportsWritten: true)]
-                enqueue(&items)
-                if Task.isCancelled { cancelWrite(ticket) }
+                if Task.isCancelled { cancelWrite(id) }
             }
         } onCancel: {
-            loop.schedule(Completion { [weak self] in self?.assumeIsolated { $0.cancelWrite(ticket) } })
+            schedule { $0.cancelWrite(id) }
         }
-        if let error { throw error }
+        _ = try outcome.get()
     }
 
-    private func cancelWrite(_ ticket: Ticket) {
-        guard let writer = writers.removeValue(forKey: ticket) else { return }
-        let started = outbound.hasStarted(writer.position)
-        if !started { outbound.remove(writer.position) }
-        let error = ClientError(.cancelled, started ? .unknown : .notSent, "cancelled while it was being sent")
-        writer.continuation.resume(returning: error)
+    /// Puts what waits on the link.
+    private func admit() {
+        guard let ready else { return }
+        while let request = queue.popFirst() {
+            let id = request.id
+            if let place = links[ready].machine.send(request) { queue.went(id, to: place, on: links[ready].session) }
+        }
+        if !links[ready].transport.awaitsWritable { scheduleFlush() }
     }
 
-    /// Fails the writers whose frame's position satisfies `predicate`.
-    func failWriters(_ error: ClientError, where predicate: (OutboundPosition) -> Bool) {
-        // In order: that of a dictionary differs from process to process.
-        for (ticket, writer) in writers.sorted(by: { $0.key < $1.key }) where predicate(writer.position) {
-            writers[ticket] = nil
-            writer.continuation.resume(returning: error)
+    private func cancelWrite(_ id: RequestID) {
+        let message = "cancelled while it was being sent"
+        switch queue[id] {
+        case .waiting?, .resting?:
+            queue.remove(id)?.waiter.resume(.failure(ClientError(.cancelled, .notSent, message)))
+        case .onLink(let session, let place)?:
+            let (waiter, fate): (Waiter, ClientError.Fate)
+            switch cancel(id, session, place, isTimeout: false) {
+            case .none: return
+            case .notSent(let caller): (waiter, fate) = (caller, .notSent)
+            case .sent(let caller, _): (waiter, fate) = (caller, .unknown)
+            }
+            queue.forget(id)
+            waiter.resume(.failure(ClientError(.cancelled, fate, message)))
+        case nil: return
         }
+    }
+
+    // MARK: Events
+
+    /// What happened, without an owner: there are frames that were to be written, and nothing else. An owner may also have
+    /// been let go, and its requests with it.
+    func handle(_ batch: [ConnectionEvent?]) {
+        for case let event? in batch {
+            switch event {
+            case .wrote(let id, let waiter): if isMine(id) { waiter.resume(.success(Frame(.response))) }
+            case .failed(let id, let waiter, let error): if isMine(id) { waiter.resume(.failure(error)) }
+            case .returned(let requests): queue.giveBack(requests)
+            case .lost(let loss): take(loss)
+            case .ready: admit()
+            case .unavailable(let error): failAll(error)
+            case .closed: failAll(ClientError(.closed, .notSent, "the connection was closed"))
+            case .answered, .part, .wrotePart, .refusedPart, .admitted, .push, .late, .unknownResponse, .unexpected,
+                .pushesBegin, .room:
+                break
+            }
+        }
+    }
+
+    private func isMine(_ id: RequestID) -> Bool { queue.forget(id) || isOwned }
+
+    private func take(_ loss: LinkLoss) {
+        queue.giveBack(loss.remains.unsent)
+        let isClosed = machine.state == .closed
+        let error =
+            isClosed
+            ? ClientError(.closed, .unknown, "the connection was closed")
+            : ClientError(
+                .connectionLost,
+                .unknown,
+                "the link was lost while writing",
+                endpoint: loss.endpoint,
+                cause: loss.cause
+            )
+        for (id, waiter) in loss.remains.lost where isMine(id) { waiter.resume(.failure(error)) }
+        guard isOwned else { return }
+        for request in loss.remains.unsent { request.waiter.resume(.failure(error.withFate(.notSent))) }
+    }
+
+    private func failAll(_ error: ClientError) {
+        for request in queue.removeAll() { request.waiter.resume(.failure(error)) }
     }
 }

@@ -1,6 +1,3 @@
-import TrunklineCore
-public import TrunklineIO
-
 /// What the links of one connection are secured with. Made once, and anew when a file has changed.
 struct Security {
     let context: any TLSContext
@@ -11,7 +8,7 @@ struct Security {
 /// TLS between the socket and the greeting.
 extension Connection {
     /// What TLS agreed on for the link that is ready; `nil` when there is none, or it is in plaintext.
-    public var tlsSession: TLSSession? { isReady ? (link?.transport as? SecuredTransport)?.session : nil }
+    public var tlsSession: TLSSession? { ready.flatMap { (links[$0].transport as? SecuredTransport)?.session } }
 
     /// Reads what TLS needs, unless that has been done, and goes on with `attempt`.
     func prepareSecurity(for attempt: ReconnectMachine.Attempt) {
@@ -23,17 +20,16 @@ extension Connection {
             let result = await options.tls.security(unlessChangedSince: known)
             await self?.prepared(result, for: attempt)
         }
-        preparing = (attempt, task)
-    }
-
-    func endPreparing() {
-        preparing?.task.cancel()
-        preparing = nil
+        self.attempt?.preparing = task
     }
 
     private func prepared(_ result: Result<Security, TransportError>, for attempt: ReconnectMachine.Attempt) {
-        guard machine.state == .connecting(attempt), preparing?.attempt == attempt else { return }
-        preparing = nil
+        entered { $0.goOn(with: attempt, result) }
+    }
+
+    private func goOn(with attempt: ReconnectMachine.Attempt, _ result: Result<Security, TransportError>) {
+        guard self.attempt?.attempt == attempt, self.attempt?.preparing != nil else { return }
+        self.attempt?.preparing = nil
         switch result {
         case .success(let security):
             self.security = security

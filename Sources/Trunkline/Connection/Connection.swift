@@ -1,6 +1,3 @@
-public import TrunklineCore
-public import TrunklineIO
-
 /// One persistent connection to one of several servers: it owns the socket, replaces it when it is lost, and carries
 /// frames both ways.
 ///
@@ -18,95 +15,107 @@ public actor Connection {
     nonisolated let loop: any EventLoop
     nonisolated let options: ClientOptions
     /// Every link starts with a copy.
-    let codec: any FrameCodec
+    nonisolated let codec: any FrameCodec
+    /// What links have to know.
+    nonisolated let rules: LinkRules
 
+    // MARK: Links
+
+    /// When there is to be a link, and to where.
     var machine: ReconnectMachine
-    /// The link that is ready, or greeting.
-    var link: Link?
-    /// Links that take no new requests and see those off that had started on them.
-    var retired: [RetiredLink] = []
-    var retiredTimeout: ConnectionTimer?
-    /// The end of the time of the attempt under way.
-    var attemptDeadline = Instant.distantFuture
-    /// The attempt under way, while what TLS needs is read for it.
-    var preparing: (attempt: ReconnectMachine.Attempt, task: Task<Void, Never>)?
-    /// The sockets of the attempt under way.
-    var race: Race?
-    /// How far the attempt under way has come; `nil` when there is none.
-    var connectingPhase: ConnectingPhase?
-    /// What links to `tls://` endpoints are secured with, once there was one.
-    var security: Security?
-    /// Fires at the end of an attempt's time or of a back-off.
-    var timer: LoopTimer?
-    /// Outlives links: what has not started goes out on the next one.
-    var outbound = OutboundQueue()
-    /// The latest failed attempts since the last link, oldest first.
-    var attempts: [ClientError.Attempt] = []
-    /// What is going on on the link before it is ready.
-    var greeting: Greeting?
-    /// The endpoints without those that greetings have added.
-    var givenEndpoints: [Endpoint]
-    /// What the greeting of the latest link that was ready has kept.
-    var serverInfo: (any Sendable)?
+    /// Every link that is not closed, in the order in which they began. The last one may be handshaking or ready; the others,
+    /// or all of them, are draining.
+    var links: [Link] = []
+    /// The attempt under way that has no link yet.
+    var attempt: Attempt?
     /// How many links were established, ready or not.
     var linksBegun = 0
-    /// What the server is told again on every new link.
+    /// What the server is told again on every new link, and what of that it does not answer.
     var subscriptions: [UInt64: Request] = [:]
-    /// Those that the server does not answer.
     var postedSubscriptions: [UInt64: Request] = [:]
+    /// The endpoints without those that handshakes have added.
+    var givenEndpoints: [Endpoint]
+    /// What the handshake of the latest link that was ready has kept.
+    var serverInfo: (any Sendable)?
+    /// What links to `tls://` endpoints are secured with, once there was one.
+    var security: Security?
+
+    // MARK: How the server does
+
+    /// What share of the endpoint's requests failed lately; `nil` when that is nothing to go by.
+    var errors: ErrorRateWindow?
+    /// That of the latest link that was ready.
+    var lastEndpoint: Endpoint?
+    /// Requests that timed out since the endpoint was last heard.
+    var silence: EndpointSilence
+    /// When a link is replaced although it works.
+    var replacement: LinkReplacement
+    /// How many responses have come, late ones included.
+    var answers = 0
+    /// The latest failed attempts since the last link, oldest first.
+    var failures: [ClientError.Attempt] = []
     /// Why there is no link.
     var lastCause: (any Error)?
-    /// Whether the link is alive.
-    var heartbeat = Heartbeat()
-    var isFlushing = false
-    /// Reading goes on in the next turn.
-    var isReadScheduled = false
-    /// Closing: the link ends as soon as everything is written.
-    var isDraining: Bool { draining != nil }
-    /// How the writing goes meanwhile.
-    private var draining: Drain?
-    /// The owner takes no new requests, and closes when the last one has ended.
-    var isOwnerDraining = false
-    /// The owner wants no frames but heartbeats.
-    var isPaused = false
-    /// What has come of the link meanwhile.
-    var held = Held()
-    /// Reused from batch to batch.
-    var decoded: [Frame] = []
-
-    /// The client that this connection belongs to.
-    weak var owner: (any ConnectionOwner)?
-    /// Whether there was an owner ever.
-    var isOwned = false
-
-    func adopt(_ owner: any ConnectionOwner) {
-        self.owner = owner
-        isOwned = true
-    }
-
-    /// What those who follow the states were told last.
-    var publishedState = ConnectionState.idle
-    var stateReaders = Broadcast<ConnectionState>()
-    var disconnectReaders = Broadcast<DisconnectReport>()
     /// Finding out whether the network is up.
     var networkProbe: NetworkProbe?
     /// How often links came and went.
     public internal(set) var statistics = Statistics()
-    /// When the link became ready.
-    var readySince: Instant?
 
-    // Without an owner only:
+    // MARK: Timers and turns
 
+    /// Fires at the end of an attempt's time or of a back-off.
+    var timer: LoopTimer?
+    var livenessTimer: ConnectionTimer?
+    /// The instant `livenessTimer` is armed for.
+    var livenessArmed: Instant?
+    var drainingTimer: ConnectionTimer?
+    /// Writing is scheduled for the end of this turn.
+    var isFlushing = false
+    /// Reading goes on in the next turn.
+    var isReadScheduled = false
+    /// Reused from batch to batch.
+    var decoded: [Frame] = []
+
+    // MARK: Who is told
+
+    /// What has happened that the owner was not told of yet.
+    var events: [ConnectionEvent?] = []
+    /// Empty, with memory for others.
+    var spareEvents: [ConnectionEvent?] = []
+    /// The owner calls, and takes the events itself when it is done.
+    var isInCallOfOwner = false
+    /// The client that this connection belongs to.
+    weak var owner: (any ConnectionOwner)?
+    /// Whether there was an owner ever.
+    var isOwned = false
+    /// Who needs a link, by the owner's latest word.
+    var ownerDemand = ReconnectMachine.Demand.none
+    /// The owner wants no frames but heartbeats.
+    var isPaused = false
+    /// What those who follow the states were told last.
+    var publishedState = ConnectionState.idle
+    var stateReaders = Broadcast<ConnectionState>()
+    var disconnectReaders = Broadcast<DisconnectReport>()
+
+    // MARK: Closing
+
+    /// Closing: the link ends as soon as everything is written.
+    private var closing: Closing?
+    var isClosing: Bool { closing != nil }
+    /// The owner takes no new requests, and closes when the last one has ended.
+    var isOwnerDraining = false
+    var closeWaiters: [Suspension<Void>] = []
+
+    // MARK: Without an owner only
+
+    /// Frames to be written that are on no link.
+    var queue = RequestQueue<Waiter>(maximumWaiting: .max, maximumBytes: .max)
     /// Frames that were read and not yet asked for. At most one batch of reading.
     var inbox = Deque<Frame>()
     /// Who asks for the next frame.
     var readers: [UInt64: Suspension<Frame?>] = [:]
-    /// Who waits for a frame to be written.
-    var writers: [Ticket: (position: OutboundPosition, continuation: Writer)] = [:]
-    typealias Writer = Suspension<ClientError?>
-
-    var lastTicket: Ticket = 0
-    var closeWaiters: [Suspension<Void>] = []
+    /// The ID of the latest frame to be written, request of a handshake, or subscription.
+    var lastID: RequestID = 0
 
     /// The event loop: everything in this actor runs there.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
@@ -135,9 +144,22 @@ public actor Connection {
         self.loop = loop
         self.options = options
         self.codec = codec
+        rules = LinkRules(codec, options)
         givenEndpoints = endpoints
         let policy = ReconnectMachine.Policy(options.reconnecting, options.failover)
         machine = ReconnectMachine(endpoints: endpoints, policy: policy, seed: loop.randomSeed())
+        errors = options.failover.errorRate.map {
+            ErrorRateWindow(share: $0.share, minimumRequests: $0.minimumRequests, window: $0.window)
+        }
+        silence = EndpointSilence(
+            maximumTimeouts: options.liveness.maximumStalls,
+            patience: options.liveness.probeAfter ?? options.liveness.deadline
+        )
+        replacement = LinkReplacement(
+            policy: options.reconnecting.policy,
+            stableAfter: options.reconnecting.stableAfter,
+            seed: loop.randomSeed()
+        )
     }
 
     deinit {
@@ -151,19 +173,19 @@ public actor Connection {
 
     /// What the connection is doing now.
     public var state: ConnectionState {
-        if isDraining || isOwnerDraining, machine.state != .closed { return .draining }
+        if isClosing || isOwnerDraining, machine.state != .closed { return .draining }
         switch machine.state {
         case .idle: return .idle
         case .connecting(let attempt):
-            if greeting != nil { return .greeting(attempt.endpoint, attempt: attempt.number) }
-            return switch connectingPhase {
+            if current != nil { return .greeting(attempt.endpoint, attempt: attempt.number) }
+            return switch self.attempt?.phase {
             case .resolving: .resolving(attempt.endpoint, attempt: attempt.number)
             case .securing: .securing(attempt.endpoint, attempt: attempt.number)
             case .connecting, nil: .connecting(attempt.endpoint, attempt: attempt.number)
             }
         case .ready(let session):
-            guard let link else { return .idle }
-            return .ready(link.endpoint, session: session)
+            guard let current else { return .idle }
+            return .ready(links[current].endpoint, session: session)
         case .waiting(let until, let attempt, let cause):
             return .waiting(delay: max(.zero, until.since(loop.now)), attempt: attempt, cause: cause)
         case .suspended: return .suspended
@@ -177,11 +199,6 @@ public actor Connection {
         stream(startingWith: { $0.state }, { $1(&$0.stateReaders) })
     }
 
-    /// Whether requests may go out now: there is a link, and its greeting is over.
-    var isReady: Bool {
-        if case .ready = machine.state { link != nil } else { false }
-    }
-
     func publishState() {
         let state = state
         guard state != publishedState else { return }
@@ -192,6 +209,19 @@ public actor Connection {
         networkProbe?.stop()
         disconnectReaders.finish()
     }
+
+    // MARK: Links
+
+    /// The link that is handshaking or ready.
+    var current: Int? {
+        let last = links.count - 1
+        return last >= 0 && links[last].draining == nil ? last : nil
+    }
+
+    /// The link that takes requests.
+    var ready: Int? { current.flatMap { links[$0].machine.phase == .ready ? $0 : nil } }
+
+    func index(of session: UInt64) -> Int? { links.firstIndex { $0.session == session } }
 
     // MARK: Closing
 
@@ -207,17 +237,17 @@ public actor Connection {
     /// could destroy what the peer has not read yet. Over TLS to a peer that hardly reads it is up to 30 s, for encrypted
     /// bytes that no kernel has yet.
     public func close() async {
-        drain()
+        entered { $0.drain() }
         await withTaskCancellationHandler {
             await waitUntilClosed()
         } onCancel: {
-            loop.schedule(Completion { [weak self] in self?.assumeIsolated { $0.finishClosing() } })
+            schedule { $0.finishClosing() }
         }
     }
 
     /// Closes at once; what is queued fails with `closed`.
     public func closeNow() {
-        finishClosing()
+        entered { $0.finishClosing() }
     }
 
     func waitUntilClosed() async {
@@ -229,74 +259,67 @@ public actor Connection {
 
     /// Begins to close: the link ends when everything is written.
     func drain() {
-        guard machine.state != .closed, !isDraining else { return }
-        draining = Drain(deadline: loop.now.advanced(by: options.requests.drainTimeout))
-        guard case .ready = machine.state else { return finishClosing() }
-        if let farewell = link?.codec.closingFrame() { outbound.append(OutboundQueue.Item(farewell, ticket: 0)) }
-        guard !outbound.isEmpty || link?.transport.isHoldingBytes == true else { return finishClosing() }
-        draining?.left = bytesLeft
-        armDrain()
+        guard machine.state != .closed, !isClosing else { return }
+        closing = Closing(deadline: loop.now.advanced(by: options.requests.drainTimeout))
+        guard let ready else { return finishClosing() }
+        if let farewell = links[ready].codec.closingFrame() { links[ready].machine.send(farewell) }
+        guard !links[ready].machine.outbound.isEmpty || links[ready].transport.isHoldingBytes else {
+            return finishClosing()
+        }
+        closing?.left = links[ready].left
+        armClosing()
         publishState()
         scheduleFlush()
     }
 
     /// Looks at once in a while how the writing goes, until the end of the time.
-    private func armDrain() {
-        guard let draining else { return }
-        arm(at: min(draining.deadline, loop.now.advanced(by: Self.stallLimit)))
+    private func armClosing() {
+        guard let closing else { return }
+        arm(at: min(closing.deadline, loop.now.advanced(by: Self.stallLimit)))
     }
 
-    private func drainTimerFired() {
-        let left = bytesLeft
-        guard let end = draining, loop.now < end.deadline else { return finishClosing() }
+    private func closingTimerFired() {
+        guard let end = closing, loop.now < end.deadline, let ready else { return finishClosing() }
+        let left = links[ready].left
         // With nothing left in the queue it is whole frames that TLS holds, of callers who were told that they are written.
-        let isWanted = !writers.isEmpty || outbound.isEmpty
+        let isWanted = links[ready].machine.count > 0 || links[ready].machine.outbound.isEmpty
         guard isWanted || left.isLess(than: end.left) else { return finishClosing() }
-        draining?.left = left
-        armDrain()
+        closing?.left = left
+        armClosing()
     }
 
     /// A client has no requests left by the time its connection drains, so nobody waits for its bytes.
     private static let stallLimit = Duration.seconds(2)
 
-    private var bytesLeft: Drain.Left {
-        Drain.Left(
-            position: outbound.firstUnwritten,
-            unwritten: outbound.unwrittenCount,
-            held: link?.transport.heldByteCount ?? 0
-        )
-    }
-
     /// The owner closes as soon as its requests have ended; the link, or the way to one, goes on meanwhile.
     func ownerDrains() {
-        guard !isOwnerDraining, !isDraining else { return }
+        guard !isOwnerDraining, !isClosing else { return }
         isOwnerDraining = true
         publishState()
     }
 
     func finishClosing() {
         guard machine.state != .closed else { return }
+        reportEndByUs()
         machine.close()
         arm(at: nil)
         stopLiveness()
-        reportEndByUs()
-        endGreeting(ClientError(.closed, .notSent, "the connection was closed"))
-        endRace()
-        if let link { Lingering.close(link.transport, on: loop) }
-        link = nil
-        held = Held()
-        closeRetired()
-        // Before the queue is emptied: it knows what has started.
-        failWriters(ClientError(.closed, .unknown, "the connection was closed")) { self.outbound.hasStarted($0) }
-        failWriters(ClientError(.closed, .notSent, "the connection was closed")) { _ in true }
-        outbound.linkLost()
-        outbound.removeAll()
-        endReaders()
+        endHandshake(ClientError(.closed, .notSent, "the connection was closed"))
+        endAttempt()
+        for index in links.indices {
+            // Cancellations, as a rule, as far as the socket takes them.
+            if links[index].draining != nil, !links[index].machine.outbound.isEmpty { _ = links[index].write() }
+            Lingering.close(links[index].transport, on: loop)
+            let remains = links[index].machine.close()
+            if links[index].draining != nil { report(links[index], .closedLocally, nil, remains, requestsLost: 0) }
+            events.append(.lost(LinkLoss(links[index], remains, TransportError.closedByUs)))
+        }
+        links = []
+        armDraining()
+        events.append(.closed)
         publishState()
-        owner?.connection(did: .closed)
-        let waiters = closeWaiters
-        closeWaiters.removeAll()
-        for waiter in waiters { waiter.resume() }
+        endReaders()
+        for waiter in exchange(&closeWaiters, with: []) { waiter.resume() }
     }
 
     // MARK: The timer
@@ -306,24 +329,32 @@ public actor Connection {
         self.timer = timer
         loop.arm(timer, at: deadline)
     }
-}
 
-extension Connection: @preconcurrency TimerTarget {
-    package func timerFired() {
-        if isDraining { return drainTimerFired() }
+    private func mainTimerFired() {
+        if isClosing { return closingTimerFired() }
         switch machine.state {
         case .connecting(let attempt):
-            if greeting != nil { greetingTimedOut(attempt.id) } else { raceTimerFired(attempt) }
+            if current != nil { handshakeTimedOut(attempt.id) } else { raceTimerFired(attempt) }
         case .waiting, .ready: perform(machine.timerFired(at: loop.now))
         case .idle, .suspended, .closed: break
         }
     }
 }
 
+extension Connection: @preconcurrency TimerTarget {
+    package func timerFired() { entered { $0.mainTimerFired() } }
+}
+
 /// The end of a connection that has something to write yet.
-private struct Drain {
+private struct Closing {
+    let deadline: Instant
+    /// At the latest look.
+    var left = Link.Left()
+}
+
+extension Link {
     /// What has not been written.
-    struct Left {
+    fileprivate struct Left {
         /// The first frame that is not written to its last byte, how many encoded bytes wait for the socket, and how many of
         /// those that it has taken TLS still holds.
         var position: OutboundPosition = 0
@@ -338,7 +369,11 @@ private struct Drain {
         }
     }
 
-    let deadline: Instant
-    /// At the latest look.
-    var left = Left()
+    fileprivate var left: Left {
+        Left(
+            position: machine.outbound.firstUnwritten,
+            unwritten: machine.outbound.unwrittenCount,
+            held: transport.heldByteCount
+        )
+    }
 }

@@ -1,5 +1,3 @@
-public import TrunklineCore
-
 /// What a connection is doing.
 ///
 ///     idle ──► resolving ──► connecting (──► securing) ──► greeting ──► ready ──► draining ──► closed

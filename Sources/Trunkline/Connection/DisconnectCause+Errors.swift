@@ -1,5 +1,3 @@
-import TrunklineCore
-
 extension DisconnectCause {
     /// The cause that `error` of an attempt, or of a link, stands for.
     init(_ error: any Error) {

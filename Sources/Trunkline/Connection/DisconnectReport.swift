@@ -1,5 +1,3 @@
-public import TrunklineCore
-
 /// How one attempt to connect, or one link, came to its end. From `Client.disconnects` and `Connection.disconnects`.
 public struct DisconnectReport: Sendable, CustomStringConvertible {
     /// How far it had come.

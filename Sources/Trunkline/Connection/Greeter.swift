@@ -1,5 +1,3 @@
-public import TrunklineCore
-
 /// One new link in the hands of the user's greeting (`options.greeting`), before it is ready.
 ///
 /// Its requests have serial numbers from the last quarter of those that there are, far from the first ones of a client: an
@@ -111,15 +109,15 @@ public struct Greeter: Sendable {
     ///
     /// - Throws: `cancelled`, `connectionLost` or `closed`, fate `notSent`.
     public func nextFrame() async throws(ClientError) -> Frame {
-        try await connection.nextInGreeting(session).get()
+        try await connection.nextInHandshake(session).get()
     }
 }
 
 extension Connection {
     fileprivate func learn(in session: UInt64, _ change: @Sendable (inout Greeting.Learned) -> Void) {
-        guard greeting?.session == session, var learned = greeting?.learned else { return }
+        guard let index = handshaking(session), var learned = links[index].handshake?.learned else { return }
         change(&learned)
-        greeting?.learned = learned
+        links[index].handshake?.learned = learned
     }
 
     /// The greeting is over, and its link is about to be ready.
@@ -135,10 +133,10 @@ extension Connection {
 
     /// Has the link's codec fill in the named fields that `frame` has.
     func setDefaults(from frame: Frame, _ session: UInt64) -> Result<Void, ClientError> {
-        guard let greeting, greeting.session == session else { return Outcome.greetingIsOver.map { _ in } }
-        if let loss = greeting.loss { return .failure(.lostWhileGreeting(loss, .notSent)) }
+        guard let index = handshaking(session) else { return Outcome.greetingIsOver.map { _ in } }
+        if let loss = links[index].handshake?.loss { return .failure(.lostWhileGreeting(loss, .notSent)) }
         do throws(FrameError) {
-            return .success(try link?.codec.setDefaults(from: frame) ?? ())
+            return .success(try links[index].codec.setDefaults(from: frame))
         } catch {
             return .failure(ClientError(.invalidRequest, .notSent, "the field cannot be set", cause: error))
         }

@@ -1,23 +1,21 @@
-import TrunklineCore
-
-/// The conversation on a link before it is ready. Its requests have a table and a queue of their own, so that they
-/// overtake what waits; it ends with every one of them answered, or with the link.
+/// The conversation on a link before it is ready. Its requests are on the link like any others, so they overtake what waits
+/// in the client; it ends with every one of them answered, or with the link.
 struct Greeting {
-    /// The number of the attempt, and of the session when it succeeds.
-    let session: UInt64
     /// While subscriptions are restored, it moves with every answer.
     var deadline: Instant
-    var requests: RequestTable<Waiter>
-    var outbound = OutboundQueue()
+    /// When requests with a time of their own are out of it.
+    var deadlines = DeadlineQueue()
+    /// Where those are.
+    var places: [RequestID: LinkMachine<Waiter>.Place] = [:]
     /// Frames that are no responses and that nobody has asked for yet.
-    var inbox = Deque<Frame>()
+    private(set) var inbox = Deque<Frame>()
+    /// The bodies and named bytes in `inbox`.
+    private var inboxBytes = 0
     /// Who asks for such a frame.
     var readers: [UInt64: Suspension<Outcome>] = [:]
     /// The user's closures.
     var task: Task<Void, Never>?
 
-    /// The bodies and named bytes in `inbox`.
-    var inboxBytes = 0
     /// The user's closures have returned; what they said is still being written.
     var isOver = false
     /// The closures have been told something that the server said, so the last word on the attempt is theirs.
@@ -27,7 +25,7 @@ struct Greeting {
     /// The server has said that it answers nothing more on this link.
     var hasLastResponse = false
 
-    /// Who waits for TLS, which the greeting has asked for in mid-connection.
+    /// Who waits for TLS, which the handshake has asked for in mid-connection.
     var securing: Suspension<Outcome>?
     /// A response that nobody waited for, or a heartbeat, has come since the last response that somebody did.
     var hasStray = false
@@ -40,7 +38,7 @@ struct Greeting {
     var restoring: Restoring?
 
     struct Learned {
-        /// `nil` to keep what an earlier greeting has added.
+        /// `nil` to keep what an earlier handshake has added.
         var endpoints: [Endpoint]?
         var serverInfo: (any Sendable)?
     }
@@ -52,56 +50,53 @@ struct Greeting {
         var answered = 0
     }
 
+    init(deadline: Instant) { self.deadline = deadline }
+
     /// Whether more may be read: there are not very many frames that nobody has asked for. But they may be what has
-    /// gathered for us since the last link, in front of the answer that the greeting waits for.
+    /// gathered for us since the last link, in front of the answer that the handshake waits for.
     var mayRead: Bool { inbox.count < 65_536 && inboxBytes < 8 * 1024 * 1024 }
 
-    /// For replies that are joined from their parts. Not that of the client: what a greeting holds ends with it.
-    let replyRoom: ReplyRoom
-
-    init(session: UInt64, deadline: Instant, matching: ResponseMatching, _ options: ClientOptions.Requests) {
-        self.session = session
-        self.deadline = deadline
-        replyRoom = ReplyRoom(options)
-        // Far from those that the client hands out: a second answer to one of these must not meet a later request.
-        var first: SerialNumber?
-        if case .serial(let range) = matching { first = range.upperBound - (range.upperBound - range.lowerBound) / 4 }
-        requests = RequestTable(matching: matching, quarantine: .zero, firstSerial: first)
-    }
-
     /// When to look after it again.
-    var nextDeadline: Instant { min(deadline, requests.nextDeadline ?? deadline) }
+    var nextDeadline: Instant { min(deadline, deadlines.earliest ?? deadline) }
 
-    /// Takes the pushes out of `inbox`, in order.
-    mutating func takePushes() -> [Frame] {
-        var pushes: [Frame] = []
-        let held = inbox
-        (inbox, inboxBytes) = (Deque(), 0)
-        for index in 0..<held.count {
-            if held[index].kind == .push {
-                pushes.append(held[index])
-            } else {
-                inbox.append(held[index])
-                inboxBytes += held[index].byteCount
-            }
-        }
-        return pushes
+    // MARK: Frames that nobody has asked for
+
+    mutating func append(_ frame: Frame) {
+        inbox.append(frame)
+        inboxBytes += frame.byteCount
     }
 
-    /// Why the greeting failed when `deadline` came. `timeout` is `options.greeting.timeout`.
+    mutating func popFirst() -> Frame? {
+        guard let frame = inbox.popFirst() else { return nil }
+        inboxBytes -= frame.byteCount
+        return frame
+    }
+
+    mutating func takeAll() -> [Frame] {
+        var frames: [Frame] = []
+        while let frame = popFirst() { frames.append(frame) }
+        return frames
+    }
+
+    /// Takes the pushes out, in order.
+    mutating func takePushes() -> [Frame] {
+        let frames = takeAll()
+        for frame in frames where frame.kind != .push { append(frame) }
+        return frames.filter { $0.kind == .push }
+    }
+
+    // MARK: The end
+
+    /// Why the handshake failed when `deadline` came. `timeout` is `options.greeting.timeout`.
     func timeoutMessage(_ timeout: Duration) -> String {
         guard let restoring else { return "the greeting did not end within \(timeout)" }
         return "restoring \(restoring.count) subscriptions: no response within \(timeout), after \(restoring.answered)"
     }
 
-    /// Takes everyone out who waits.
-    mutating func removeWaiters() -> [(waiter: Waiter, hasStarted: Bool)] {
-        let asking = readers.sorted { $0.key < $1.key }.map { (waiter: Waiter.caller($0.value), hasStarted: false) }
+    /// Tells everyone who waits for a frame, or for TLS.
+    mutating func failReaders(_ error: ClientError) {
+        for (_, reader) in readers.sorted(by: { $0.key < $1.key }) { reader.resume(returning: .failure(error)) }
         readers = [:]
-        let upgrade = securing.map { (waiter: Waiter.caller($0), hasStarted: false) }
-        securing = nil
-        let outbound = outbound
-        return requests.removeAll().map { ($0.entry.waiter, outbound.hasStarted($0.entry.position)) } + asking
-            + (upgrade.map { [$0] } ?? [])
+        securing.take()?.resume(returning: .failure(error))
     }
 }

@@ -1,6 +1,3 @@
-import TrunklineCore
-import TrunklineIO
-
 /// The requests of one `Greeter.send(all:)`, of which a bounded number is unanswered at a time.
 ///
 /// The connection takes them out in order and sends them; each completes with its response, in any order.
@@ -122,7 +119,7 @@ extension ClientOptions {
     /// How many requests of a greeting may be unanswered at a time: a limit that protects the server holds for them, too.
     fileprivate var greetingWindow: Int {
         let limit = requests.maximumInFlight
-        return limit < Exchange.strictLimit ? min(limit, greeting.maximumInFlight) : greeting.maximumInFlight
+        return limit < Connection.strictLimit ? min(limit, greeting.maximumInFlight) : greeting.maximumInFlight
     }
 }
 
@@ -142,31 +139,31 @@ extension Connection {
                     window: options.greetingWindow,
                     stopsAtFailure: stopsAtFailure,
                     suspension
-                ) { [weak self, loop] batch in
-                    // Later in any case: answers are being taken in, or the greeting is being ended.
-                    loop.schedule(Completion { [weak self] in self?.assumeIsolated { $0.fill(batch) } })
+                ) { [weak self] batch in
+                    // Later in any case: answers are being taken in, or the handshake is being ended.
+                    self?.schedule { $0.fill(batch) }
                 }
-                fill(batch)
+                entered { $0.fill(batch) }
             }
         } onCancel: {
-            giveUpGreeting(session)
+            giveUpHandshake(session)
         }
     }
 
     /// Sends as many requests of `batch` as may go out now.
     private func fill(_ batch: GreetingBatch) {
-        guard greeting?.session == batch.session else { return batch.failRest(.greetingIsOver) }
-        if let loss = greeting?.loss { return batch.failRest(.failure(.lostWhileGreeting(loss, .notSent))) }
-        while let (index, frame) = batch.takeNext(codec) {
-            lastTicket += 1
-            let waiter = Waiter.greeting(batch, index: index)
-            if addToGreeting(frame, lastTicket, waiter, timeout: nil, expectsResponse: true) { continue }
+        guard let index = handshaking(batch.session) else { return batch.failRest(.greetingIsOver) }
+        if let loss = links[index].handshake?.loss {
+            return batch.failRest(.failure(.lostWhileGreeting(loss, .notSent)))
+        }
+        while let (number, frame) = batch.takeNext(codec) {
+            let waiter = Waiter.greeting(batch, index: number)
+            if addToHandshake(frame, index, waiter, expectsResponse: true) { continue }
             guard batch.putBack() else {
                 waiter.resume(.failure(.noSerialLeft))
                 continue
             }
             break
         }
-        flushGreeting()
     }
 }

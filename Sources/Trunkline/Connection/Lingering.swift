@@ -1,6 +1,3 @@
-import TrunklineCore
-package import TrunklineIO
-
 /// A socket that we have finished with, kept until the peer has finished too, for one second at most. Nobody waits for that:
 /// `close()` returns before.
 ///

@@ -1,5 +1,3 @@
-import TrunklineIO
-
 /// The user's probe at work, and the reports that wait for it. There is one at a time: what ends meanwhile, ends in the
 /// same network.
 ///
@@ -53,6 +51,6 @@ final class NetworkProbe: TimerTarget, @unchecked Sendable {
             if report.cause.isAbnormal { report.isNetworkUp = isUp }
             return report
         }
-        connection?.assumeIsolated { $0.publish(reports) }
+        connection?.onLoop { $0.publish(reports) }
     }
 }

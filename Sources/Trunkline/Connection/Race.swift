@@ -1,6 +1,3 @@
-import TrunklineCore
-import TrunklineIO
-
 /// How far an attempt to connect has come.
 enum ConnectingPhase: Hashable, Sendable {
     /// The name is being looked up; no socket is open.
@@ -11,19 +8,33 @@ enum ConnectingPhase: Hashable, Sendable {
     case securing
 }
 
+/// An attempt to connect that has no link yet.
+struct Attempt {
+    let attempt: ReconnectMachine.Attempt
+    /// The end of its time, its handshake included.
+    let deadline: Instant
+    /// How far it has come; `nil` before anything is open.
+    var phase: ConnectingPhase?
+    /// Reads what TLS needs.
+    var preparing: Task<Void, Never>?
+    /// Its sockets.
+    var race: Race?
+
+    init(_ attempt: ReconnectMachine.Attempt, deadline: Instant) {
+        self.attempt = attempt
+        self.deadline = deadline
+    }
+}
+
 /// Everything that one attempt has open: look-ups and sockets, of which one becomes the link.
 struct Race {
-    let attempt: ReconnectMachine.Attempt
     var rules: AddressRace
     /// Connecting, in the order they were started.
     private var transports: [(id: AddressRace.AttemptID, transport: any Transport)] = []
     /// Under way, as long as they are kept.
     var lookups: [NameLookup] = []
 
-    init(_ attempt: ReconnectMachine.Attempt, _ policy: AddressRace.Policy) {
-        self.attempt = attempt
-        rules = AddressRace(policy)
-    }
+    init(_ policy: AddressRace.Policy) { rules = AddressRace(policy) }
 
     mutating func add(_ transport: any Transport, _ id: AddressRace.AttemptID) { transports.append((id, transport)) }
 

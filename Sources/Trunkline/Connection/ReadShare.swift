@@ -1,5 +1,3 @@
-import TrunklineCore
-
 /// What one link may read in one turn of its loop, so that other links, timers and writing get their share of the time.
 ///
 /// A link that has used it up goes on in the next turn. Frames count, and not bytes alone: a mebibyte may be ninety thousand

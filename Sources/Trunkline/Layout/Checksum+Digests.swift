@@ -1,5 +1,3 @@
-package import TrunklineIO
-
 // Digests, computed by the system's libcrypto. The field's byte order does not matter to them.
 
 extension Checksum {

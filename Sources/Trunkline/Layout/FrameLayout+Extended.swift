@@ -27,3 +27,20 @@ extension FrameCodec where Self == FrameLayout {
 private let extendedLayout = Result { () throws(LayoutError) in
     try FrameLayout.extendedLayout(checksum: .sha256)
 }
+
+extension FrameLayout {
+    /// The layout `extended` with any checksum of 32 bytes: on some systems there is no SHA-256.
+    package static func extendedLayout(checksum: Checksum) throws(LayoutError) -> FrameLayout {
+        try FrameLayout(validating: [
+            .type(UInt32.self),
+            .integer("version", UInt32.self, default: 1),
+            .serial(UInt32.self),
+            .contentType(UInt32.self),
+            .checksum(checksum, over: .body),
+            .length(UInt32.self, counting: .body),
+            .body,
+        ])
+        .validatingRoles(ping: 0x1, push: 0x2...0x400, cancel: 0x401, part: 0x404, serials: 50...)
+        .withWindow(0x405)
+    }
+}

@@ -1,5 +1,4 @@
 import Synchronization
-public import TrunklineCore
 
 extension Client {
     /// Everything that the server pushes from now on.

@@ -1,6 +1,3 @@
-import TrunklineCore
-import TrunklineIO
-
 /// Carries pushes from the loop to the tasks that iterate one stream.
 final class PushChannel: Sendable {
     private struct State {

@@ -1,5 +1,3 @@
-import TrunklineCore
-
 /// The streams of pushes of one client, on its loop: those with a key are found by it, the others are asked one by one.
 struct PushChannels {
     /// Those without a key, in the order in which they were made.

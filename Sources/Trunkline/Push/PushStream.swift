@@ -1,5 +1,3 @@
-public import TrunklineCore
-
 /// One element of a stream of pushes.
 public enum Push: Sendable {
     /// A message that the server sent on its own account.

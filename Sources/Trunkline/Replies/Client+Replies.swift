@@ -1,6 +1,4 @@
 import Synchronization
-public import TrunklineCore
-import TrunklineIO
 
 /// Replies that come in parts.
 extension Client {
@@ -49,6 +47,7 @@ extension Client {
             buffering,
             mailbox,
             on: loop,
+            type: frame.type,
             deadline: deadline,
             partTimeout: partTimeout
         )

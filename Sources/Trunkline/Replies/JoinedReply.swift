@@ -1,5 +1,3 @@
-import TrunklineCore
-
 /// The parts of a reply to a caller who wants it in one piece: their bodies, in front of that of the response.
 ///
 /// Sendable although it is not checked: touched on its client's loop only, where responses come and requests end.

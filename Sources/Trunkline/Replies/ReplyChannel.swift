@@ -1,6 +1,3 @@
-import TrunklineCore
-import TrunklineIO
-
 /// Carries the parts of one reply from the loop to the task that reads the stream.
 final class ReplyChannel: Sendable {
     /// What a reader is told: an element, the end, or the failure.
@@ -39,7 +36,9 @@ final class ReplyChannel: Sendable {
     }
 
     private let state: Lock<State>
-    private let ticket: Ticket
+    private let ticket: RequestID
+    /// That of the request.
+    let type: UInt32
     private let mailbox: Mailbox
     private let loop: any EventLoop
     /// The end of the time for the whole reply.
@@ -49,14 +48,16 @@ final class ReplyChannel: Sendable {
     private let maximumRejection: Int
 
     init(
-        _ ticket: Ticket,
+        _ ticket: RequestID,
         _ buffering: ReplyBuffering,
         _ mailbox: Mailbox,
         on loop: any EventLoop,
+        type: UInt32,
         deadline: Instant?,
         partTimeout: Duration?
     ) {
         self.ticket = ticket
+        self.type = type
         maximumRejection = min(max(1, buffering.maximumBytes), 1 << 62)  // one more is no overflow
         self.mailbox = mailbox
         self.loop = loop

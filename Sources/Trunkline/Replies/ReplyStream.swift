@@ -1,5 +1,3 @@
-public import TrunklineCore
-
 /// How much a streamed reply holds for a reader that is slow, and what happens beyond that.
 public struct ReplyBuffering: Sendable, Hashable {
     /// What happens when the buffer is full.

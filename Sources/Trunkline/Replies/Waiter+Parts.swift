@@ -1,5 +1,3 @@
-import TrunklineCore
-
 /// What those who wait do with a part of their reply.
 extension Waiter {
     /// What came of a part.
@@ -7,24 +5,28 @@ extension Waiter {
         case taken
         /// It was taken, but nothing more should be read until the reader has caught up.
         case full(ReplyChannel)
-        /// It was the first one, and this waiter, which keeps it, has to take the place of the one that was asked.
-        case joins(Waiter)
         /// There is no room for it, for this reason: the request is to be given up.
         case exceeds(String)
     }
 
-    /// Takes a part of the reply: on to its reader, or to be joined with the others as far as there is room.
-    func take(_ part: Frame, joiningIn room: ReplyRoom) -> Reception {
+    /// Who is to wait from the first part of the reply on, so that the parts are joined; `nil` for one that takes parts as it
+    /// is.
+    func reassembling(in room: ReplyRoom) -> Waiter? {
         switch self {
-        case .stream(let channel): return channel.offer(part)
-        case .joining(let reply): return reply.add(part).map { .exceeds($0) } ?? .taken
-        case .particular(let waiter, let terms):
-            let reception = waiter.take(part, joiningIn: room)
-            if case .joins(let joining) = reception { return .joins(.particular(joining, terms)) }
-            return reception
+        case .stream, .joining: nil
+        case .particular(let waiter, let terms): waiter.reassembling(in: room).map { .particular($0, terms) }
         case .caller, .batch, .greeting, .handle, .shared, .enqueued, .enqueuing:
-            let reply = JoinedReply(for: self, in: room)
-            return reply.add(part).map { .exceeds($0) } ?? .joins(.joining(reply))
+            .joining(JoinedReply(for: self, in: room))
+        }
+    }
+
+    /// Takes a part of the reply: on to its reader, or to be joined with the others as far as there is room.
+    func take(_ part: Frame) -> Reception {
+        switch self {
+        case .stream(let channel): channel.offer(part)
+        case .joining(let reply): reply.add(part).map { .exceeds($0) } ?? .taken
+        case .particular(let waiter, _): waiter.take(part)
+        case .caller, .batch, .greeting, .handle, .shared, .enqueued, .enqueuing: .taken
         }
     }
 

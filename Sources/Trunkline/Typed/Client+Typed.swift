@@ -1,5 +1,3 @@
-public import TrunklineCore
-
 /// Typed requests: everything that can be asked with a `Request` can be asked with one of these.
 ///
 /// Parameters and errors are those of the call with a `Request`. Further, an error thrown by `encode` or `prepare` becomes

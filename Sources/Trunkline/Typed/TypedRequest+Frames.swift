@@ -1,5 +1,3 @@
-import TrunklineCore
-
 extension Request {
     /// The request that `typed` is encoded as, for calls that know nothing of its type.
     ///

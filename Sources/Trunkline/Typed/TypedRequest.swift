@@ -1,5 +1,3 @@
-public import TrunklineCore
-
 /// A request that knows how its body is made and how its response is read.
 ///
 /// ```swift

@@ -1,6 +1,5 @@
 public import Foundation
 public import Trunkline
-import TrunklineCore
 
 /// A request of `.standard` whose body and reply are JSON texts (RFC 8259).
 ///

@@ -1,7 +1,5 @@
 package import Foundation
 import Trunkline
-import TrunklineCore
-import TrunklineIO
 
 /// Takes in a body that comes in pieces, until its length is known: the beginning in memory, all of it in a file when it is
 /// longer. Used by one task at a time.

@@ -1,7 +1,5 @@
 import Foundation
 import Trunkline
-import TrunklineCore
-import TrunklineIO
 
 #if canImport(FoundationNetworking)
     import FoundationNetworking

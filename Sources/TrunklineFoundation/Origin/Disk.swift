@@ -1,7 +1,5 @@
 import Foundation
 import Trunkline
-import TrunklineCore
-import TrunklineIO
 
 /// Where files are read, written and closed: neither on event loops nor on the cooperative pool.
 enum Disk {

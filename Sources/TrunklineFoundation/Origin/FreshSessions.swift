@@ -1,6 +1,5 @@
 import Foundation
-import TrunklineCore
-import TrunklineIO
+import Trunkline
 
 #if canImport(FoundationNetworking)
     import FoundationNetworking

@@ -1,7 +1,5 @@
 package import Foundation
-import Trunkline
-import TrunklineCore
-package import TrunklineIO
+package import Trunkline
 
 #if canImport(FoundationNetworking)
     package import FoundationNetworking

@@ -1,7 +1,5 @@
 package import Foundation
 import Trunkline
-import TrunklineCore
-import TrunklineIO
 
 #if canImport(FoundationNetworking)
     package import FoundationNetworking

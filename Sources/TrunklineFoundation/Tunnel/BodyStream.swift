@@ -1,6 +1,5 @@
 import Foundation
 import Trunkline
-import TrunklineIO
 
 /// A body that can be read once.
 final class BodyStream: Sendable {

@@ -1,7 +1,5 @@
 import Foundation
 import Trunkline
-import TrunklineCore
-import TrunklineIO
 
 /// One way: over the link.
 extension HTTPTunnel {

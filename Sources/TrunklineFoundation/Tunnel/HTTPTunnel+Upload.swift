@@ -1,6 +1,5 @@
 import Foundation
 import Trunkline
-import TrunklineCore
 
 /// Requests whose body travels in pieces.
 extension HTTPTunnel {

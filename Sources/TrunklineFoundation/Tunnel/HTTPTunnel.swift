@@ -1,7 +1,5 @@
 public import Foundation
 public import Trunkline
-import TrunklineCore
-import TrunklineIO
 
 #if canImport(FoundationNetworking)
     public import FoundationNetworking

@@ -1,7 +1,5 @@
 import Foundation
 import Trunkline
-import TrunklineCore
-import TrunklineIO
 
 /// The body of a response that comes over the link: hands out what came, and tells the gateway how much more it will take.
 final class LinkBody: Sendable {

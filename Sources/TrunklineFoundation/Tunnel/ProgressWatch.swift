@@ -1,4 +1,4 @@
-import TrunklineIO
+import Trunkline
 
 /// Tells when nothing has moved for some time.
 final class ProgressWatch: Sendable {

@@ -1,7 +1,5 @@
 import Foundation
 import Trunkline
-import TrunklineCore
-import TrunklineIO
 
 /// What a request carries.
 enum TunnelBody: Sendable {

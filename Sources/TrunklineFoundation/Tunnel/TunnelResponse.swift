@@ -1,5 +1,5 @@
 public import Foundation
-import TrunklineCore
+import Trunkline
 
 #if canImport(FoundationNetworking)
     public import FoundationNetworking

@@ -1,6 +1,5 @@
 package import Foundation
 package import Trunkline
-package import TrunklineCore
 
 /// How HTTP messages travel in the frames of a link.
 ///

@@ -1,5 +1,4 @@
 import Trunkline
-import TrunklineIO
 
 #if canImport(FoundationNetworking)
     import Foundation

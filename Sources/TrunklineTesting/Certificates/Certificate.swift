@@ -1,6 +1,5 @@
 import CTrunkline
-import TrunklineCore
-import TrunklineIO
+import Trunkline
 
 /// What a certificate is to say.
 struct CertificateRequest {

@@ -1,6 +1,4 @@
 public import Trunkline
-import TrunklineCore
-public import TrunklineIO
 
 /// A certification authority for tests, made when the test runs: nothing secret is checked in, and nothing expires.
 ///

@@ -1,4 +1,4 @@
-import TrunklineCore
+import Trunkline
 
 extension CodecConformance {
     /// What a codec has to keep.

@@ -1,5 +1,4 @@
 public import Trunkline
-import TrunklineCore
 
 /// Checks that a codec keeps what a `FrameCodec` promises, on sample frames and on what can become of their bytes.
 ///

@@ -1,5 +1,4 @@
 package import Trunkline
-import TrunklineCore
 
 /// The receiving end of one link, as a connection drives it: decodes every complete frame, puts back what is not one.
 package struct ConformanceLink {

@@ -1,5 +1,4 @@
 import Trunkline
-import TrunklineCore
 
 /// Bodies of any bytes: whatever is encoded is one frame to the other side, and that one.
 extension ConformanceRun {

@@ -1,5 +1,4 @@
 import Trunkline
-import TrunklineCore
 
 /// What the client relies on without looking: codecs are values, encode appends, the same gives the same.
 extension ConformanceRun {

@@ -1,5 +1,4 @@
 import Trunkline
-import TrunklineCore
 
 /// What must be refused, and what may be anything but must not go wrong.
 extension ConformanceRun {

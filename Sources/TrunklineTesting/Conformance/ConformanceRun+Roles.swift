@@ -1,5 +1,4 @@
 import Trunkline
-import TrunklineCore
 
 /// Serial numbers, pings, cancellations.
 extension ConformanceRun {

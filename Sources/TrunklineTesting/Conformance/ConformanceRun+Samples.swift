@@ -1,5 +1,4 @@
 import Trunkline
-import TrunklineCore
 
 /// Round trips, and the streams of bytes that everything else begins with.
 extension ConformanceRun {

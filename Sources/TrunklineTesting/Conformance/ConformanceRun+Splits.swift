@@ -1,5 +1,4 @@
 import Trunkline
-import TrunklineCore
 
 /// Incomplete frames and several at once.
 extension ConformanceRun {

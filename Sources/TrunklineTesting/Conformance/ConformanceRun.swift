@@ -1,6 +1,4 @@
 import Trunkline
-import TrunklineCore
-import TrunklineIO
 
 /// One check: what was found so far, and what the next steps need.
 struct ConformanceRun {

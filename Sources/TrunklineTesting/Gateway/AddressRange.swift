@@ -1,4 +1,4 @@
-import TrunklineCore
+import Trunkline
 
 extension SocketAddress {
     /// Whether the address is one of the Internet's, and not of this machine, this network or this organisation.

@@ -1,8 +1,6 @@
 import Foundation
 import Trunkline
-import TrunklineCore
 import TrunklineFoundation
-import TrunklineIO
 
 #if canImport(FoundationNetworking)
     import FoundationNetworking

@@ -1,8 +1,6 @@
 import Foundation
 public import Trunkline
-import TrunklineCore
 import TrunklineFoundation
-import TrunklineIO
 
 /// The server side of an `HTTPTunnel`: asks origins for its clients, and streams their answers back.
 ///

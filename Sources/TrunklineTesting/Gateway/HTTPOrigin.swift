@@ -1,5 +1,5 @@
 public import Foundation
-import TrunklineCore
+import Trunkline
 
 /// Scheme, host and port of a server of HTTP (RFC 6454), as a gateway's allow-list has them.
 ///

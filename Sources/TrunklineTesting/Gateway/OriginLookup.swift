@@ -1,6 +1,4 @@
 import Trunkline
-import TrunklineCore
-import TrunklineIO
 
 /// Looks a name up once, in both families at the same time.
 final class OriginLookup: Sendable {

@@ -1,7 +1,5 @@
 import Trunkline
-import TrunklineCore
 import TrunklineFoundation
-import TrunklineIO
 
 /// How many bytes of content a client takes at present.
 final class SendWindow: Sendable {

@@ -1,6 +1,4 @@
 import Trunkline
-import TrunklineCore
-import TrunklineIO
 
 /// The listening socket of a `LoopbackServer`, which is opened before there is a server, and again and again.
 actor Acceptor: ListenerHandler, TransportHandler {

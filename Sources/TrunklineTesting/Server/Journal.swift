@@ -1,5 +1,4 @@
 public import Trunkline
-import TrunklineCore
 
 extension LoopbackServer {
     /// What a server has seen and done since it was started, or since `forget()`.

@@ -1,6 +1,4 @@
 public import Trunkline
-import TrunklineCore
-import TrunklineIO
 
 /// What a test makes the server do.
 extension LoopbackServer {

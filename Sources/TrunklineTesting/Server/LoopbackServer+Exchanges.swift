@@ -1,6 +1,4 @@
 import Trunkline
-import TrunklineCore
-import TrunklineIO
 
 /// Bodies of `Reaction.perform`: what they do, and what reaches them.
 extension LoopbackServer {
@@ -160,7 +158,7 @@ extension LoopbackServer {
         return try result.get()
     }
 
-    private func stopReader(_ id: Ticket, of open: OpenExchange) {
+    private func stopReader(_ id: RequestID, of open: OpenExchange) {
         guard let index = open.readers.firstIndex(where: { $0.id == id }) else { return }
         open.readers.remove(at: index).suspension.resume(returning: .failure(CancellationError()))
     }
@@ -191,7 +189,7 @@ extension LoopbackServer {
         if let failure { throw failure }
     }
 
-    private func stopWriter(_ id: Ticket, on linkID: UInt64) {
+    private func stopWriter(_ id: RequestID, on linkID: UInt64) {
         guard let link = links[linkID], let index = link.writers.firstIndex(where: { $0.id == id }) else { return }
         link.writers.remove(at: index).suspension.resume(returning: CancellationError())
     }

@@ -1,6 +1,4 @@
 public import Trunkline
-import TrunklineCore
-import TrunklineIO
 
 /// What the server has seen, and waiting until it has.
 extension LoopbackServer {
@@ -124,7 +122,7 @@ extension LoopbackServer {
         }
     }
 
-    private func stopWaiting(_ ticket: Ticket, _ reason: WaitError.Reason?) {
+    private func stopWaiting(_ ticket: RequestID, _ reason: WaitError.Reason?) {
         waiters.removeValue(forKey: ticket)?.suspension.resume(returning: reason)
     }
 

@@ -1,5 +1,4 @@
-import Trunkline
-public import TrunklineCore
+public import Trunkline
 
 /// Pings, pongs and silence.
 extension LoopbackServer {

@@ -1,6 +1,4 @@
-import Trunkline
-import TrunklineCore
-package import TrunklineIO
+package import Trunkline
 
 /// Connections, bytes in and bytes out.
 extension LoopbackServer: TransportHandler {

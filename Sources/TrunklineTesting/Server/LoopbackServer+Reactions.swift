@@ -1,6 +1,4 @@
 import Trunkline
-import TrunklineCore
-import TrunklineIO
 
 /// Performs reactions.
 extension LoopbackServer {
@@ -199,7 +197,7 @@ extension LoopbackServer {
 
     /// Runs the programs whose time has come, in the order of their deadlines and then of their making.
     func runDelayed(at now: Instant) {
-        var due: [Ticket] = []
+        var due: [RequestID] = []
         while let ticket = deadlines.popDue(at: now) { due.append(ticket) }
         let programs = due.compactMap { ticket in delayed[ticket].map { (ticket: ticket, deadline: $0.deadline) } }
             .sorted { ($0.deadline, $0.ticket) < ($1.deadline, $1.ticket) }

@@ -1,5 +1,4 @@
-import Trunkline
-public import TrunklineIO
+public import Trunkline
 
 extension LoopbackServer {
     /// How a test server secures its connections.

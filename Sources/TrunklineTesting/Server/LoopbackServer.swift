@@ -1,6 +1,4 @@
 public import Trunkline
-package import TrunklineCore
-public import TrunklineIO
 
 /// A server for tests, scripted to behave well or badly.
 ///
@@ -53,12 +51,12 @@ public actor LoopbackServer {
     var scripted = Deque<Reaction>()
 
     /// Programs that wait for their time, and when the next of them comes.
-    var delayed: [Ticket: Delayed] = [:]
+    var delayed: [RequestID: Delayed] = [:]
     var deadlines = DeadlineQueue()
     /// Who waits for a fact.
-    var waiters: [Ticket: FactWaiter] = [:]
+    var waiters: [RequestID: FactWaiter] = [:]
     /// For `delayed` and `waiters`.
-    var lastTicket: Ticket = 0
+    var lastTicket: RequestID = 0
     /// Fires at the earliest deadline of `deadlines` and `waiters`.
     var timer: LoopTimer?
 

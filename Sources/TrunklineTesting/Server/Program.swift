@@ -1,5 +1,4 @@
 import Trunkline
-import TrunklineCore
 
 /// A reaction that is being performed: what is left of it to do about one request.
 struct Program {

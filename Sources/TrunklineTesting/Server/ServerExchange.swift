@@ -76,7 +76,7 @@ final class OpenExchange: @unchecked Sendable {
     /// Whether reading is paused on account of these.
     var isCrowded = false
     /// Who waits for a frame.
-    var readers: [(id: Ticket, suspension: Reader)] = []
+    var readers: [(id: RequestID, suspension: Reader)] = []
 
     init(_ request: Frame, on link: UInt64, isAddressed: Bool) {
         self.link = link
@@ -92,7 +92,7 @@ final class OpenExchange: @unchecked Sendable {
 
 /// A body that waits until the kernel has what it wrote. Leaves its link once, and is told once.
 struct PartWriter {
-    let id: Ticket
+    let id: RequestID
     let open: OpenExchange
     /// How many bytes of the link will have been written then.
     let mark: Int

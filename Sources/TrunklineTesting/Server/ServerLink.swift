@@ -1,6 +1,4 @@
 import Trunkline
-import TrunklineCore
-import TrunklineIO
 
 /// One client's connection to a `LoopbackServer`. Confined to the server's loop.
 final class ServerLink {
@@ -22,7 +20,7 @@ final class ServerLink {
     var unansweredPings = 0
 
     /// Delayed programs by the serial of their request.
-    var delayed: [SerialNumber: Set<Ticket>] = [:]
+    var delayed: [SerialNumber: Set<RequestID>] = [:]
     /// A program that is delayed has yet to reply, and its protocol knows responses by their order alone.
     var isHeldUp = false
     /// Programs that wait for it.
@@ -74,7 +72,7 @@ final class ServerLink {
     var unsentCount: Int { out.count + laterCount + tail.count }
 
     /// The delayed program of `ticket` runs.
-    func removeDelayed(_ ticket: Ticket, serial: SerialNumber) {
+    func removeDelayed(_ ticket: RequestID, serial: SerialNumber) {
         delayed[serial]?.remove(ticket)
         if delayed[serial]?.isEmpty == true { delayed[serial] = nil }
     }

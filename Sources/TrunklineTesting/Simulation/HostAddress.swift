@@ -1,4 +1,4 @@
-import TrunklineCore
+import Trunkline
 
 /// A host of a simulated network: a socket address without its port.
 enum HostAddress: Hashable {

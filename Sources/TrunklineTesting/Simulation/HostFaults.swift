@@ -1,4 +1,4 @@
-import TrunklineCore
+import Trunkline
 
 /// What is wrong with the hosts of a simulated network, for links to come. Asked by key only, never iterated.
 struct HostFaults {

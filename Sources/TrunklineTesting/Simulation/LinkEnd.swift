@@ -1,5 +1,4 @@
-import TrunklineCore
-import TrunklineIO
+import Trunkline
 
 /// What one side of a link knows and wants.
 final class LinkEnd {

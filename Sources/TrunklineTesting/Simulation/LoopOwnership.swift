@@ -1,5 +1,5 @@
 import Synchronization
-import TrunklineIO
+import Trunkline
 
 #if canImport(Glibc)
     import Glibc

@@ -1,5 +1,4 @@
-import TrunklineCore
-import TrunklineIO
+import Trunkline
 
 /// The names of a simulated network and the addresses they resolve to, in order.
 struct NameTable {

@@ -1,4 +1,4 @@
-import TrunklineCore
+import Trunkline
 
 /// How the links of a simulated network behave while nothing is broken.
 public struct NetworkConditions: Sendable, Hashable {

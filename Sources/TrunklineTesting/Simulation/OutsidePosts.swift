@@ -1,5 +1,5 @@
 import Synchronization
-import TrunklineIO
+import Trunkline
 
 /// What reaches a simulated loop from threads that do not own it.
 ///

@@ -1,4 +1,4 @@
-import TrunklineCore
+import Trunkline
 
 /// One direction of a link: the sender's buffer, what is under way, and the receiver's buffer, in one queue.
 ///

@@ -1,5 +1,4 @@
-import TrunklineCore
-import TrunklineIO
+import Trunkline
 
 /// What a simulated loop could run now: jobs of tasks and actors, and posted work, in no order but the seed's.
 struct ReadyList {

@@ -1,4 +1,4 @@
-import TrunklineCore
+import Trunkline
 
 extension SeededGenerator {
     /// A number from zero to `count - 1`; `count` is positive.

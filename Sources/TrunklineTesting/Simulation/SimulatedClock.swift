@@ -1,4 +1,4 @@
-import TrunklineCore
+import Trunkline
 
 /// The virtual time of a simulated network. Sleeping costs no real time.
 public struct SimulatedClock: Clock {

@@ -1,4 +1,4 @@
-import TrunklineIO
+import Trunkline
 
 /// Getting onto the loop.
 extension SimulatedEventLoop {

@@ -1,5 +1,4 @@
-import TrunklineCore
-import TrunklineIO
+import Trunkline
 
 /// Running a body until it returns.
 extension SimulatedEventLoop {

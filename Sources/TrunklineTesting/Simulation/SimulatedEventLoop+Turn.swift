@@ -1,5 +1,4 @@
-import TrunklineCore
-import TrunklineIO
+import Trunkline
 
 /// One turn: jobs and posted work → readiness → timers → end-of-turn work.
 extension SimulatedEventLoop {

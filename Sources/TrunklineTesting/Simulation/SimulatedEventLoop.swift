@@ -1,5 +1,4 @@
-package import TrunklineCore
-package import TrunklineIO
+package import Trunkline
 
 /// An event loop in virtual time on the thread that calls `run`, over a simulated network.
 ///

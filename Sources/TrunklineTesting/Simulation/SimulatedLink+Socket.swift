@@ -1,5 +1,4 @@
-import TrunklineCore
-import TrunklineIO
+import Trunkline
 
 /// What the socket of one side does.
 extension SimulatedLink {

@@ -1,5 +1,4 @@
-import TrunklineCore
-import TrunklineIO
+import Trunkline
 
 /// One TCP connection of a simulated network: two ends, a pipe in each direction, and what is broken between them.
 ///

@@ -1,5 +1,4 @@
-import TrunklineCore
-import TrunklineIO
+import Trunkline
 
 /// A listening socket of a simulated network, as its owner sees it. Letting go of it closes it.
 final class SimulatedListener: Listener {

@@ -1,4 +1,4 @@
-import TrunklineCore
+import Trunkline
 
 /// Hosts and names.
 extension SimulatedNetwork {

@@ -1,6 +1,4 @@
 public import Trunkline
-import TrunklineCore
-import TrunklineIO
 
 extension SimulatedNetwork {
     /// Starts a server in this network. To be called within `run`.

@@ -1,4 +1,4 @@
-import TrunklineCore
+import Trunkline
 
 extension SimulatedNetwork {
     /// Lets `duration` pass in which nobody on this network does anything, as when the process hangs or the machine sleeps:

@@ -1,5 +1,4 @@
-import TrunklineCore
-public import TrunklineIO
+public import Trunkline
 
 /// A network and the time it lives in, simulated: clients, servers and the links between them run on one thread, in
 /// virtual time, in an order that a seed decides. A run takes microseconds, and the same seed repeats it exactly.

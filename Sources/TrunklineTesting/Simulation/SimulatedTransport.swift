@@ -1,5 +1,4 @@
-import TrunklineCore
-import TrunklineIO
+import Trunkline
 
 /// One side of a simulated link, as its owner sees it. Letting go of it closes the side.
 final class SimulatedTransport: Transport {

@@ -1,4 +1,4 @@
-import TrunklineCore
+import Trunkline
 
 /// What happened in a simulation, as a fingerprint and, when asked for, as text.
 ///

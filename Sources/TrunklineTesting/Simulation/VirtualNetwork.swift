@@ -1,5 +1,4 @@
-import TrunklineCore
-import TrunklineIO
+import Trunkline
 
 /// The state of a simulated network: names, listeners, links, packets under way, and who has to hear something.
 ///

@@ -1,5 +1,5 @@
 import Synchronization
-import TrunklineCore
+import Trunkline
 
 /// What time it is in a simulation. Read from any thread, advanced by the loop alone.
 final class VirtualTime: Sendable {

@@ -1,5 +1,5 @@
 import Testing
-import TrunklineCore
+import Trunkline
 
 /// What can be seen when a codec is made stops the program there, and the message names the caller's line, not ours. Such
 /// codecs were made, and then refused every frame, or sent no ping.

@@ -1,7 +1,7 @@
 import SampleLayouts
 import Synchronization
 import Testing
-import TrunklineCore
+import Trunkline
 
 /// A head that says how many bytes follow, as three real protocols have it.
 struct CountedPayloadCodecTests {

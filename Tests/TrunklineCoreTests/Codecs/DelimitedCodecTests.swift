@@ -1,5 +1,5 @@
 import Testing
-import TrunklineCore
+import Trunkline
 
 struct DelimitedCodecTests {
     private let lines = DelimitedCodec(delimiter: "\r\n")

@@ -1,5 +1,5 @@
 import Testing
-import TrunklineCore
+import Trunkline
 
 struct LengthPrefixedCodecTests {
     private let body: Bytes = "abc"

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import TrunklineCore
+@testable import Trunkline
 
 /// Happy Eyeballs, rule by rule.
 @Suite struct AddressRaceTests {

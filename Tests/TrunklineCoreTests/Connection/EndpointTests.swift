@@ -1,6 +1,6 @@
 import Testing
 
-@testable import TrunklineCore
+@testable import Trunkline
 
 @Suite struct EndpointTests {
     @Test(arguments: [

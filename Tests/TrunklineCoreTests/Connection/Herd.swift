@@ -1,4 +1,4 @@
-@testable import TrunklineCore
+@testable import Trunkline
 
 /// Many clients of one server that crashes and restarts: their reconnect machines in virtual time, nothing else.
 struct Herd {

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import TrunklineCore
+@testable import Trunkline
 
 /// What servers ask for, and what somebody says who knows better, over several inputs.
 @Suite struct ReconnectCommandTests: ReconnectTesting {

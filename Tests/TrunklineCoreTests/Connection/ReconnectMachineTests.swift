@@ -1,6 +1,6 @@
 import Testing
 
-@testable import TrunklineCore
+@testable import Trunkline
 
 /// What a machine does over several inputs; single ones are in the table.
 @Suite struct ReconnectMachineTests: ReconnectTesting {

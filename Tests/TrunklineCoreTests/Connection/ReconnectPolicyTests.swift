@@ -1,6 +1,6 @@
 import Testing
 
-@testable import TrunklineCore
+@testable import Trunkline
 
 @Suite struct ReconnectPolicyTests {
     func failure(round: Int = 0, failedAttempts: Int = 1, _ cause: DisconnectCause = .refused) -> ReconnectFailure {

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import TrunklineCore
+@testable import Trunkline
 
 /// Every input in every state, as a table.
 @Suite struct ReconnectTableTests: ReconnectTesting {

@@ -1,4 +1,4 @@
-@testable import TrunklineCore
+@testable import Trunkline
 
 /// What tests of the machine share.
 protocol ReconnectTesting {}

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-@testable import TrunklineCore
+@testable import Trunkline
 
 /// A server that accepts 2,000 connections per second restarts, and its 100,000 clients come back.
 ///

@@ -1,5 +1,5 @@
 import Testing
-import TrunklineCore
+import Trunkline
 
 struct ByteSearchTests {
     /// Both searches find what a search byte by byte finds, wherever it stands and whatever surrounds it.

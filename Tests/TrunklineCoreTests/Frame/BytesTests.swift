@@ -1,5 +1,5 @@
 import Testing
-import TrunklineCore
+import Trunkline
 
 @Suite struct BytesTests {
     @Test func equalBytesAreEqualAtEveryLengthAndOffset() {

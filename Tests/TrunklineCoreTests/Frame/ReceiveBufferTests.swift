@@ -1,5 +1,5 @@
 import Testing
-import TrunklineCore
+import Trunkline
 
 /// Memory for reading that many buffers share, one after the other.
 @Suite struct ReceiveBufferTests {

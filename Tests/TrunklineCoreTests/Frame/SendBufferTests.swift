@@ -1,5 +1,5 @@
 import Testing
-import TrunklineCore
+import Trunkline
 
 struct SendBufferTests {
     /// Every write used to walk, one stack frame for each, over all pieces that were written before: the stack

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import TrunklineCore
+@testable import Trunkline
 
 /// Requests on their way out, and a server's point of view.
 @Suite struct HTTP1RequestTests: HTTP1Testing {

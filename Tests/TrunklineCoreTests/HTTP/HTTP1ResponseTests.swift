@@ -1,6 +1,6 @@
 import Testing
 
-@testable import TrunklineCore
+@testable import Trunkline
 
 /// Responses as RFC 9112 has them, and where each ends.
 @Suite struct HTTP1ResponseTests: HTTP1Testing {

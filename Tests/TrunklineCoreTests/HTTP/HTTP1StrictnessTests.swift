@@ -1,6 +1,6 @@
 import Testing
 
-@testable import TrunklineCore
+@testable import Trunkline
 
 /// What two readers could take for two different messages, and what has no bounds: refused, each with its own words.
 @Suite struct HTTP1StrictnessTests: HTTP1Testing {

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import TrunklineCore
+@testable import Trunkline
 
 /// One response, joined from its parts.
 struct HTTP1Reply {

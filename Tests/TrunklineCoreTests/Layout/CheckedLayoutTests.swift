@@ -1,5 +1,5 @@
 import Testing
-import TrunklineCore
+import Trunkline
 
 /// The preset `checked`, with bytes written by hand from its tables. Adler-32 of "abc" is 0x024d0127.
 struct CheckedLayoutTests {

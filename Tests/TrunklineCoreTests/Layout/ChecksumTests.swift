@@ -1,5 +1,5 @@
 import Testing
-import TrunklineCore
+import Trunkline
 
 struct ChecksumTests {
     /// Inputs and checksums as others published them.

@@ -1,5 +1,5 @@
 import Testing
-import TrunklineCore
+import Trunkline
 
 struct LayoutPrintingTests {
     /// Everything that a table can say, once; the directions differ.

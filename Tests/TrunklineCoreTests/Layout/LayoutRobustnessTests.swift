@@ -1,6 +1,6 @@
 import SampleLayouts
 import Testing
-import TrunklineCore
+import Trunkline
 
 struct LayoutRobustnessTests {
     static let all: [FrameLayout] = [

@@ -1,5 +1,5 @@
 import Testing
-import TrunklineCore
+import Trunkline
 
 /// Layouts that several tests use.
 enum Layouts {

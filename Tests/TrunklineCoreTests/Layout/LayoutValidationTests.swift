@@ -1,5 +1,5 @@
 import Testing
-import TrunklineCore
+import Trunkline
 
 struct LayoutValidationTests {
     static let length = Field.length(UInt32.self, counting: .body)

@@ -1,5 +1,5 @@
 import Testing
-import TrunklineCore
+import Trunkline
 
 extension Layouts {
     /// Named bytes before and after the body, around numbers.

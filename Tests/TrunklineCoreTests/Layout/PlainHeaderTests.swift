@@ -1,6 +1,6 @@
 import Testing
 
-@testable import TrunklineCore
+@testable import Trunkline
 
 /// The commonest header has a short way of its own; it must not differ from the long one.
 @Suite struct PlainHeaderTests {

@@ -1,6 +1,6 @@
 import SampleLayouts
 import Testing
-import TrunklineCore
+import Trunkline
 
 struct MemcachedByKindTests {
     // The examples of BinaryProtocolRevamped, as in `MemcachedLayoutTests`.

@@ -1,5 +1,5 @@
 import Testing
-import TrunklineCore
+import Trunkline
 
 /// Roles that say two things of one frame. They were taken, and the frame for whatever was looked for first: pushes that no
 /// subscriber saw, requests that no caller could send.

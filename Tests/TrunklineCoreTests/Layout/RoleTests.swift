@@ -1,6 +1,6 @@
 import SampleLayouts
 import Testing
-import TrunklineCore
+import Trunkline
 
 /// Roles that are more than a type number.
 struct RoleTests {

@@ -1,6 +1,6 @@
 import SampleLayouts
 import Testing
-import TrunklineCore
+import Trunkline
 
 struct SMPPLayoutTests {
     // The bind_transmitter that the specification gives as an example of encoding.

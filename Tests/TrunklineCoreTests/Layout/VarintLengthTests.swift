@@ -1,6 +1,6 @@
 import Testing
 
-@testable import TrunklineCore
+@testable import Trunkline
 
 struct VarintLengthTests {
     /// Everything moves with the length: numbers, constants, a repetition, a checksum, the trailer.

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import TrunklineCore
+@testable import Trunkline
 
 @Suite struct PushBufferTests {
     func push(_ serial: UInt64, bytes: Int = 1) -> Frame {

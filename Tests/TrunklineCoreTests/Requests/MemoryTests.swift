@@ -1,6 +1,6 @@
 import Testing
 
-@testable import TrunklineCore
+@testable import Trunkline
 
 /// A burst of requests grows every table; when it is over they shrink, and small ones do not allocate over and over.
 @Suite struct MemoryTests {
@@ -63,30 +63,56 @@ import Testing
     }
 
     @Test func deadlinesAndLinesShrink() {
-        var (deadlines, line) = (DeadlineQueue(), WaitingLine())
-        for ticket in 1...Ticket(Self.burst) {
-            deadlines.insert(ticket, deadline: Instant(nanoseconds: Int64(ticket)))
-            line.append(ticket, Frame(.request))
+        var deadlines = DeadlineQueue()
+        var queue = RequestQueue<Int>(maximumWaiting: .max, maximumBytes: .max)
+        for id in 1...RequestID(Self.burst) {
+            deadlines.insert(id, deadline: Instant(nanoseconds: Int64(id)))
+            let request = QueuedRequest(id: id, frame: Frame(.request), waiter: 0, expectsResponse: true)
+            queue.append(request, deadline: Instant(nanoseconds: Int64(id)))
         }
-        var compacted = deadlines
-        compacted.compact { $0 <= 10 }
-        #expect(compacted.capacity <= 1024)
-        while let ticket = deadlines.popDue(at: .distantFuture) { line.remove(ticket) }
-        line.dropDead()
-        #expect(deadlines.capacity <= 1024 && line.capacity <= 1024)
+        deadlines.compact { $0 <= 10 }
+        #expect(deadlines.capacity <= 1024)
+        #expect(queue.capacity >= Self.burst)
+        while let id = queue.nextExpired(at: .distantFuture) { _ = queue.remove(id) }
+        #expect(queue.count == 0 && queue.watchedCount == 0 && queue.capacity <= 1024)
     }
 
     /// Without one more request, the deadlines of those that were answered stayed for as long as they had time.
-    @Test func aTableForgetsTheDeadlinesOfThoseWhoHaveLeft() {
-        var table = RequestTable<Int>(matching: .serial(1...SerialNumber.max), quarantine: .seconds(60))
-        for ticket in 1...Ticket(Self.burst) {
-            table.register(ticket, waiter: 0, type: 0, expectsResponse: true, deadline: .distantFuture)
-            _ = table.admit(ticket, at: ticket)
+    @Test func aQueueForgetsTheDeadlinesOfThoseWhoHaveLeft() {
+        var queue = RequestQueue<Int>(maximumWaiting: .max, maximumBytes: .max)
+        for id in 1...RequestID(Self.burst) {
+            let request = QueuedRequest(id: id, frame: Frame(.request), waiter: 0, expectsResponse: true)
+            queue.append(request, deadline: .distantFuture)
+            _ = queue.popFirst()
+            queue.went(id, to: .response(id), on: 1)
         }
+        #expect(queue.capacity >= Self.burst)
+        for id in 1...RequestID(Self.burst - 1) { queue.forget(id) }
+        queue.giveBackMemory()
+        #expect(queue.count == 1 && queue.capacity <= 1024)
+        #expect(queue.nextDeadline == .distantFuture)
+    }
+
+    @Test(arguments: [ResponseMatching.serial(1...SerialNumber.max), .inOrder])
+    func aTableShrinksWhenItsRequestsAreAnswered(_ matching: ResponseMatching) {
+        var table = InFlightTable<Int>(matching: matching)
+        for id in 1...RequestID(Self.burst) { _ = table.insert(id, 0, type: 0, at: id) }
         #expect(table.capacity >= Self.burst)
-        for serial in 1...SerialNumber(Self.burst - 1) { _ = table.answer(serial, unstarted: .max) }
-        table.dropDeadDeadlines()
-        #expect(table.count == 1 && table.capacity <= 1024)
-        #expect(table.nextDeadline == .distantFuture)
+        for serial in 1...SerialNumber(Self.burst - 1) { _ = table.takeAnswered(serial, before: .max) }
+        #expect(table.count == 1 && table.capacity <= 4096)
+    }
+
+    /// Rests that are over for those who were given up meanwhile.
+    @Test func restsOfThoseWhoHaveLeftTakeNoMemory() {
+        var queue = RequestQueue<Int>(maximumWaiting: .max, maximumBytes: .max)
+        for id in 1...RequestID(Self.burst) {
+            let request = QueuedRequest(id: id, frame: Frame(.request), waiter: 0, expectsResponse: true)
+            queue.append(request, deadline: nil)
+            _ = queue.popFirst()
+            queue.went(id, to: .written, on: 1)
+            queue.rest(request, until: .distantFuture)
+            _ = queue.remove(id)
+        }
+        #expect(queue.count == 0 && queue.restingCount == 0 && queue.capacity <= 1024)
     }
 }

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import TrunklineCore
+@testable import Trunkline
 
 @Suite struct RetryAccountTests {
     private let start = Instant(nanoseconds: 5_000_000_000)

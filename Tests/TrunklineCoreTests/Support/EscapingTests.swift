@@ -1,6 +1,6 @@
 import Testing
 
-@testable import TrunklineCore
+@testable import Trunkline
 
 /// Text from elsewhere on its way into a log.
 @Suite struct EscapingTests {

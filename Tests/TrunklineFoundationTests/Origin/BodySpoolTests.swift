@@ -1,7 +1,6 @@
 import Foundation
 import Testing
-import TrunklineCore
-import TrunklineIO
+import Trunkline
 
 @testable import TrunklineFoundation
 

@@ -1,6 +1,5 @@
 import Foundation
 import Trunkline
-import TrunklineCore
 import TrunklineTesting
 
 /// A server of HTTP at `localhost` that listens on one address of that name, while the other refuses.

@@ -1,7 +1,6 @@
 import Foundation
 import Testing
 import Trunkline
-import TrunklineIO
 import TrunklineTesting
 
 @testable import TrunklineFoundation

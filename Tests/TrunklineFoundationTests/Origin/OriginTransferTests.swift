@@ -1,8 +1,6 @@
 import Foundation
 import Testing
 import Trunkline
-import TrunklineCore
-import TrunklineIO
 import TrunklineTesting
 
 @testable import TrunklineFoundation

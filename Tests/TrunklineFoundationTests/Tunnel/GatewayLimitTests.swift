@@ -1,9 +1,7 @@
 import Foundation
 import Testing
 import Trunkline
-import TrunklineCore
 import TrunklineFoundation
-import TrunklineIO
 
 @testable import TrunklineTesting
 

@@ -1,7 +1,6 @@
 import Foundation
 import Testing
 import Trunkline
-import TrunklineCore
 import TrunklineFoundation
 
 @testable import TrunklineTesting

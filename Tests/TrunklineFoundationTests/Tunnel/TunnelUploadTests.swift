@@ -2,7 +2,6 @@ import Foundation
 import Testing
 import Trunkline
 import TrunklineFoundation
-import TrunklineIO
 import TrunklineTesting
 
 #if canImport(FoundationNetworking)

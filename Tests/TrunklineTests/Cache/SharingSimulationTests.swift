@@ -2,11 +2,10 @@ import Testing
 import TrunklineTesting
 
 @testable import Trunkline
-@testable import TrunklineCore
 
 extension Client {
     /// How often the times of its requests are looked at, those that are over included.
-    fileprivate var watchedDeadlines: Int { exchange.table.deadlines.count }
+    fileprivate var watchedDeadlines: Int { queue.watchedCount }
 }
 
 /// Calls that share an exchange, in virtual time: who joins, who leaves when, and what each is told.

@@ -1,6 +1,5 @@
 import Testing
 import Trunkline
-import TrunklineCore
 import TrunklineTesting
 
 /// Very many calls for little: in virtual time with a thousand seeds, and on real threads.

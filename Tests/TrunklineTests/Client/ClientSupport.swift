@@ -1,7 +1,6 @@
 import Foundation
 import Testing
 import Trunkline
-import TrunklineIO
 import TrunklineTesting
 
 /// Tests that take both processors for themselves, one at a time, so that the others do not starve.

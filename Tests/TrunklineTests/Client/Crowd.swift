@@ -2,7 +2,6 @@ import Foundation
 import Synchronization
 import Testing
 import Trunkline
-import TrunklineIO
 import TrunklineTesting
 
 /// How many callers ask at once: 1,000, or fewer when storms are to be small.

@@ -1,5 +1,4 @@
 import Testing
-import TrunklineIO
 import TrunklineTesting
 
 @testable import Trunkline
@@ -154,7 +153,7 @@ extension HeavyTests {
 
 extension Client {
     /// Whether there are links that were left and have requests under way.
-    fileprivate var hasLeftLinks: Bool { connection.assumeIsolated { !$0.retired.isEmpty } }
+    fileprivate var hasLeftLinks: Bool { connection.assumeIsolated { $0.links.contains { $0.draining != nil } } }
     /// Whether the user's probe is asked about a link that is gone.
     fileprivate var isProbing: Bool { connection.assumeIsolated { $0.networkProbe != nil } }
 }

@@ -1,7 +1,5 @@
 import Testing
 import Trunkline
-import TrunklineCore
-import TrunklineIO
 import TrunklineTesting
 
 /// Where a client connects to, and what it says when it cannot.

@@ -1,6 +1,5 @@
 import Testing
 import Trunkline
-import TrunklineIO
 import TrunklineTesting
 
 /// What is told of links that end, on real sockets.

@@ -152,5 +152,5 @@ extension Client {
 
 extension Client {
     /// How many links were left and are not closed yet.
-    fileprivate var leftLinkCount: Int { connection.assumeIsolated { $0.retired.count } }
+    fileprivate var leftLinkCount: Int { connection.assumeIsolated { $0.links.count { $0.draining != nil } } }
 }

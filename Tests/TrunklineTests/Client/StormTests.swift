@@ -1,6 +1,5 @@
 import Testing
 import Trunkline
-import TrunklineCore
 import TrunklineTesting
 
 extension HeavyTests {

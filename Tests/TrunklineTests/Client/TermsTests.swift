@@ -1,5 +1,4 @@
 import Testing
-import TrunklineCore
 
 @testable import Trunkline
 

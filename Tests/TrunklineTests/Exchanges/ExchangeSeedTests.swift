@@ -1,7 +1,5 @@
 import Foundation
 import Testing
-import TrunklineCore
-import TrunklineIO
 import TrunklineTesting
 
 @testable import Trunkline

@@ -1,4 +1,3 @@
-import TrunklineIO
 import TrunklineTesting
 
 @testable import Trunkline

@@ -1,5 +1,4 @@
 import Testing
-import TrunklineIO
 import TrunklineTesting
 
 @testable import Trunkline

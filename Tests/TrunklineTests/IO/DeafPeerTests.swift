@@ -1,7 +1,5 @@
 import Testing
 import Trunkline
-import TrunklineCore
-import TrunklineIO
 import TrunklineTesting
 
 #if canImport(Glibc)

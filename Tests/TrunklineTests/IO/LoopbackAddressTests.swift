@@ -1,6 +1,4 @@
 import Testing
-import TrunklineCore
-import TrunklineIO
 import TrunklineTesting
 
 @testable import Trunkline
@@ -162,6 +160,6 @@ struct LoopbackAddressTests {
 extension Connection {
     /// What the system says that is set on the link's socket.
     fileprivate var appliedOptions: SocketOptions? {
-        link.flatMap { TrunklineIO.appliedOptions(of: $0.transport) }
+        current.flatMap { Trunkline.appliedOptions(of: links[$0].transport) }
     }
 }

@@ -1,4 +1,4 @@
-import TrunklineCore
+import Trunkline
 
 #if canImport(Glibc)
     import Glibc

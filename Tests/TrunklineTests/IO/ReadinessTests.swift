@@ -1,9 +1,8 @@
 import Synchronization
 import Testing
-import TrunklineCore
 import TrunklineTesting
 
-@testable import TrunklineIO
+@testable import Trunkline
 
 #if canImport(Glibc)
     import Glibc

@@ -1,7 +1,6 @@
 import Synchronization
 import Testing
-import TrunklineCore
-import TrunklineIO
+import Trunkline
 
 /// The resolver of real names: its threads, its queue, and who is told.
 @Suite(.timeLimit(.minutes(5)))

@@ -1,9 +1,7 @@
 import Testing
-import Trunkline
-import TrunklineCore
 import TrunklineTesting
 
-@testable import TrunklineIO
+@testable import Trunkline
 
 #if canImport(Glibc)
     import Glibc

@@ -1,10 +1,8 @@
 import Foundation
 import Testing
-import Trunkline
-import TrunklineCore
 import TrunklineTesting
 
-@testable import TrunklineIO
+@testable import Trunkline
 
 #if canImport(Glibc)
     import Glibc

@@ -1,7 +1,5 @@
 import Testing
 import Trunkline
-import TrunklineCore
-import TrunklineIO
 import TrunklineTesting
 
 @Suite(.enabled(if: CryptoLibrary.system != nil, "libcrypto is not installed"))

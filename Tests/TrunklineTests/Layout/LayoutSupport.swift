@@ -1,4 +1,4 @@
-import TrunklineCore
+import Trunkline
 
 /// The bytes of hexadecimal `digits`; blanks between them are for the reader.
 func hex(_ digits: String) -> [UInt8] {

@@ -1,7 +1,5 @@
 import Testing
 import Trunkline
-import TrunklineCore
-import TrunklineIO
 
 struct CRC32CTests {
     @Test func checksumHasItsPublishedValues() {

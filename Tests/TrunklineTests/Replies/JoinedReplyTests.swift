@@ -1,5 +1,4 @@
 import Testing
-import TrunklineCore
 import TrunklineTesting
 
 @testable import Trunkline
@@ -90,7 +89,7 @@ struct JoinedReplyTests {
             #expect(await failure(of: handles[1])?.code == .connectionLost)
             let again = await client.send(all: [ask("a"), ask("b")])
             #expect(again.map { try? $0.get().body } == ["12345678!", "12345678!"])
-            #expect(await client.exchange.replyRoom.isEmpty)
+            #expect(client.connection.rules.replyRoom.isEmpty)
         }
     }
 

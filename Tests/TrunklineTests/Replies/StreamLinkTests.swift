@@ -1,5 +1,4 @@
 import Testing
-import TrunklineCore
 import TrunklineTesting
 
 @testable import Trunkline
@@ -120,7 +119,7 @@ struct StreamLinkTests {
     }
 
     @Test func aStreamThatIsToFailWhenItIsFullDoes() throws {
-        let handler: LoopbackServer.Handler = { _ in .parts(numbers(10)) }
+        let handler: LoopbackServer.Handler = { _ in .parts(numbers(10), every: .milliseconds(10)) }
         try simulate(speaking: PartsCodec.standard, handler: handler) { service, client in
             let buffering = ReplyBuffering(maximumCount: 3, overflow: .fail)
             let stream = client.stream(ask("a"), buffering: buffering)

@@ -1,6 +1,5 @@
 import Testing
 import Trunkline
-import TrunklineCore
 import TrunklineTesting
 
 /// Clients that take more of a server than their share.

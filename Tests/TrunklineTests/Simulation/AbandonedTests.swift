@@ -1,5 +1,4 @@
 import Testing
-import TrunklineCore
 import TrunklineTesting
 
 @testable import Trunkline
@@ -348,5 +347,5 @@ struct AbandonedTests {
 
 extension Client {
     /// For how many requests there is memory in one of the tables at least.
-    fileprivate var memory: Int { exchange.capacity }
+    fileprivate var memory: Int { queue.capacity }
 }

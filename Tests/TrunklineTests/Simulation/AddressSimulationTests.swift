@@ -1,6 +1,4 @@
 import Testing
-import TrunklineCore
-import TrunklineIO
 import TrunklineTesting
 
 @testable import Trunkline
@@ -153,12 +151,12 @@ import TrunklineTesting
             service.network.partition("many")
             let endpoints: [Endpoint] = ["many:7000", "db:7000"]
             let connection = service.connection(to: endpoints, speaking: .standard)
-            await connection.want()
+            await connection.connectIfNeeded()
             try await service.pass(.milliseconds(700))
             #expect(service.network.openLinks == 2)
             await connection.suspend()
             #expect(service.network.openLinks == 0)
-            #expect(await connection.connectingPhase == nil)
+            #expect(await connection.phase == nil)
             await connection.resume()
             try await service.pass(.milliseconds(700))
             #expect(service.network.openLinks == 2)
@@ -176,7 +174,7 @@ import TrunklineTesting
             service.network.partition()
             do {
                 let connection = service.connection(to: ["many:7000"], speaking: .standard)
-                await connection.want()
+                await connection.connectIfNeeded()
                 try await service.pass(.milliseconds(700))
                 #expect(service.network.openLinks == 2)
             }
@@ -277,15 +275,15 @@ import TrunklineTesting
             service.network.setName("many", hosts: ["db"])
             service.network.partition("db")
             let connection = service.connection(to: ["many:7000"], speaking: .standard)
-            #expect(await connection.connectingPhase == nil)
-            await connection.want()
+            #expect(await connection.phase == nil)
+            await connection.connectIfNeeded()
             try await service.pass(.milliseconds(1))
-            #expect(await connection.connectingPhase == .resolving)
+            #expect(await connection.phase == .resolving)
             try await service.pass(.milliseconds(1500))
-            #expect(await connection.connectingPhase == .connecting)
+            #expect(await connection.phase == .connecting)
             service.network.heal("db")
             try await service.pass(.milliseconds(100))
-            #expect(await connection.connectingPhase == nil)
+            #expect(await connection.phase == nil)
             #expect(await connection.state.description.contains("ready"))
             await connection.closeNow()
         }
@@ -381,4 +379,9 @@ import TrunklineTesting
         #expect(network.openLinks == 0, "seed \(seed)")
         return network.fingerprint
     }
+}
+
+extension Connection {
+    /// How far the attempt under way has come.
+    fileprivate var phase: ConnectingPhase? { attempt?.phase }
 }

@@ -1,6 +1,5 @@
 import Testing
 import Trunkline
-import TrunklineCore
 import TrunklineTesting
 
 /// The client in virtual time: timeouts, quarantine, connecting and closing, to the nanosecond.

@@ -1,6 +1,5 @@
 import Testing
 import Trunkline
-import TrunklineCore
 import TrunklineTesting
 
 /// Suspension, switches and endpoints that change, with a second server.

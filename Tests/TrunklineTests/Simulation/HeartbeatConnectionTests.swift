@@ -1,5 +1,4 @@
 import Testing
-import TrunklineCore
 import TrunklineTesting
 
 @testable import Trunkline

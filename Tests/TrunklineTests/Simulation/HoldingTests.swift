@@ -1,5 +1,4 @@
 import Testing
-import TrunklineCore
 import TrunklineTesting
 
 @testable import Trunkline
@@ -110,6 +109,40 @@ struct HoldingTests {
             for await _ in pushes.messages.prefix(20) {}
             try await expectEcho("b", by: client)
             #expect(await client.statistics.connection.links == 1)
+        }
+    }
+
+    /// The standard layout; a response that says "bye" is the last one of its link.
+    private struct ByeCodec: FrameCodec {
+        var base = FrameLayout.standard
+        var matching: ResponseMatching { base.matching }
+        mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+            var frame = try base.decode(&input)
+            if frame?.kind == .response, frame?.body == "bye" { frame?.endsLink = true }
+            return frame
+        }
+        mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+            try base.encode(frame, into: &output)
+        }
+        func serverSide() -> any FrameCodec { base.serverSide() }
+    }
+
+    /// What is held when a link breaks is taken first, and may itself end the link.
+    @Test func whatIsHeldMayEndTheLinkThatBreaks() throws {
+        let handler: LoopbackServer.Handler = { $0.body == "lost" ? .noReply : Self.handler(20)($0) }
+        try simulate(speaking: ByeCodec(), handler: handler) { service, client in
+            let pushes = client.pushes(buffering: PushBuffering(maximumCount: 2, overflow: .suspendReading))
+            try await client.post(ask("flood"))
+            try await service.pass(.seconds(1))
+            #expect(await client.connection.isPaused)
+            let (lost, bye) = (client.start(ask("lost")), client.start(ask("bye")))
+            try await service.pass(.seconds(1))
+            service.network.reset("db")
+            try await service.pass(.seconds(1))
+            try await expectBody("bye", of: bye)
+            #expect(await failure(of: lost)?.fate == .unknown)
+            #expect(await client.statistics.pending == 0)
+            withExtendedLifetime(pushes) {}
         }
     }
 

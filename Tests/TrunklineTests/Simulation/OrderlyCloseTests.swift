@@ -1,6 +1,5 @@
 import Testing
 import Trunkline
-import TrunklineCore
 import TrunklineTesting
 
 /// Servers that work and close their links in order, as servers with an idle timeout or a maximum link age do. Each link

@@ -1,6 +1,6 @@
 import Foundation
 import Testing
-import TrunklineIO
+import Trunkline
 
 /// Runs tests on threads of their own, of which there are two: a simulation keeps its thread until it is over, and on one
 /// of the pool's it would hold up the tests whose time is real.

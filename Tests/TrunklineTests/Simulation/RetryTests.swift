@@ -1,6 +1,4 @@
 import Testing
-import TrunklineCore
-import TrunklineIO
 import TrunklineTesting
 
 @testable import Trunkline

@@ -1,6 +1,5 @@
 import Testing
-import TrunklineCore
-import TrunklineIO
+import Trunkline
 
 @testable import TrunklineTesting
 

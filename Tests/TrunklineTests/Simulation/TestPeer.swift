@@ -1,7 +1,4 @@
-import Trunkline
-import TrunklineCore
-
-@testable import TrunklineIO
+@testable import Trunkline
 @testable import TrunklineTesting
 
 /// One end of a simulated link for tests: an actor on the loop that keeps what it reads and writes what it is told.

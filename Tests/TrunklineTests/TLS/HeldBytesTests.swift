@@ -1,6 +1,4 @@
 import Testing
-import TrunklineCore
-import TrunklineIO
 
 @testable import Trunkline
 @testable import TrunklineTesting

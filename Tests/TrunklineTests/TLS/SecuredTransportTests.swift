@@ -1,7 +1,5 @@
 import Testing
 import Trunkline
-import TrunklineCore
-import TrunklineIO
 
 @testable import TrunklineTesting
 

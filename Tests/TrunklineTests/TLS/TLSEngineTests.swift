@@ -1,9 +1,8 @@
 import CTrunkline
 import Testing
-import TrunklineCore
 import TrunklineTesting
 
-@testable import TrunklineIO
+@testable import Trunkline
 
 /// The engine without any socket.
 @Suite struct TLSEngineTests {

@@ -1,6 +1,5 @@
 import Foundation
 import Testing
-import TrunklineIO
 import TrunklineTesting
 
 @testable import Trunkline

@@ -1,5 +1,4 @@
 import Trunkline
-import TrunklineCore
 import TrunklineTesting
 
 /// The callers of a simulated life.

@@ -1,5 +1,4 @@
 import Trunkline
-import TrunklineCore
 
 /// A layout whose server can say that it goes, and for how many milliseconds: by a push that begins with "!". A response
 /// that begins with "+" is a part of one.

@@ -1,5 +1,4 @@
 import Trunkline
-import TrunklineCore
 import TrunklineTesting
 
 /// What goes wrong in a simulated life.

@@ -1,6 +1,3 @@
-import TrunklineCore
-import TrunklineIO
-
 @testable import Trunkline
 @testable import TrunklineTesting
 
@@ -64,8 +61,8 @@ extension Client {
     /// What a client that is closed should not have any more.
     var leftovers: [String] {
         let facts: [(String, Bool)] = [
-            ("requests", !exchange.table.isEmpty), ("serials", exchange.table.heldSerials > 0),
-            ("deadlines", exchange.nextDeadline != nil), ("frames to go out", exchange.hasOutgoing),
+            ("requests", queue.count > 0), ("deadlines", queue.nextDeadline != nil),
+            ("parts of requests", !parts.held.isEmpty || !parts.queued.isEmpty),
             ("room that enqueued messages take", !messageRoom.isEmpty),
             ("callers of connect", !connectWaiters.isEmpty), ("callers of close", !closeWaiters.isEmpty),
             ("subscribers", !channels.isEmpty), ("full streams", !fullReplies.isEmpty),
@@ -78,11 +75,11 @@ extension Client {
 extension Connection {
     fileprivate var leftovers: [String] {
         let facts: [(String, Bool)] = [
-            ("a link", link != nil), ("links that were left", !retired.isEmpty), ("a race", race != nil),
-            ("a greeting", greeting != nil), ("frames to be written", !outbound.isEmpty),
-            ("readers", !readers.isEmpty), ("writers", !writers.isEmpty), ("waiters", !closeWaiters.isEmpty),
+            ("links", !links.isEmpty), ("an attempt", attempt != nil), ("events", !events.isEmpty),
+            ("frames to be written", queue.count > 0), ("readers", !readers.isEmpty),
+            ("waiters", !closeWaiters.isEmpty),
             ("a timer of attempts", timer?.deadline != nil), ("a timer of liveness", isLivenessTimerArmed),
-            ("a timer of links that were left", retiredTimeout?.timer.deadline != nil),
+            ("a timer of links that were left", drainingTimer?.timer.deadline != nil),
         ]
         return facts.filter(\.1).map(\.0)
     }

@@ -1,5 +1,4 @@
 import Trunkline
-import TrunklineCore
 import TrunklineTesting
 
 /// One simulated life of a client and its servers.

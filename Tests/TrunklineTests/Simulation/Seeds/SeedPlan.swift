@@ -1,5 +1,4 @@
 import Trunkline
-import TrunklineCore
 import TrunklineTesting
 
 /// Everything about a simulated life that is decided before it begins, by its seed alone.

@@ -1,5 +1,4 @@
 import Trunkline
-import TrunklineCore
 import TrunklineTesting
 
 /// The requests of a simulated life: how they may be sent again, and what a server does about each.

@@ -1,6 +1,5 @@
 import Synchronization
 import Trunkline
-import TrunklineCore
 import TrunklineTesting
 
 /// The servers of a simulated life, the state they are in, and what has happened so far.

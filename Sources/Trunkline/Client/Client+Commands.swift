@@ -1,0 +1,238 @@
+/// Commands in: what the loop does with a batch of what callers said.
+extension Client: @preconcurrency MailboxOwner {
+    func take(_ commands: inout [Submission?]) {
+        // Moved from place to place, not copied: every copy of a frame costs two retains, of memory that its caller's
+        // thread has just touched.
+        for index in commands.indices {
+            if let command = commands[index].take() { take(command) }
+        }
+        finish()
+    }
+
+    /// Ends a batch: lets go out what may, takes what comes of it, and looks after the deadlines.
+    func finish() {
+        while true {
+            var (events, look) = carrier.work(
+                on: &queue,
+                &parts,
+                demand: demand,
+                watchesErrors: phase == .open,
+                for: self
+            )
+            if !impatient.isEmpty { failImpatient() }
+            linkLook = look
+            if !events.isEmpty {
+                perform(&events)
+            } else if phase == .draining, queue.count == 0 {
+                endDraining()
+            } else {
+                break
+            }
+        }
+        queue.giveBackMemory()
+        if phase == .draining { connection.inCallOfOwner { $0.ownerDrains() } }
+        armTimer()
+    }
+
+    /// Who needs a link.
+    private var demand: ReconnectMachine.Demand {
+        if !queue.isEmpty || queue.restingCount > 0 || !connectWaiters.isEmpty { return .request }
+        return channels.isEmpty ? .none : .subscription
+    }
+
+    private func take(_ command: consuming Submission) {
+        switch command {
+        case .send(let id, let frame, let waiter, let deadline, let expectsResponse):
+            register(id, frame, waiter, deadline, expectsResponse)
+        case .sendAll(let first, let frames, let batch, let deadline):
+            for (index, frame) in frames.enumerated() {
+                register(
+                    first + RequestID(index),
+                    frame,
+                    batch.waiter(index, frame, deadline),
+                    deadline,
+                    batch.expectsResponse
+                )
+            }
+        case .follow(let part, let channel): follow(part, channel)
+        case .cancel(let ids):
+            // A message that was accepted meanwhile stays: its caller has been told so.
+            for id in ids where waiter(of: id)?.isAccepted == false {
+                cancel(id, .cancelled, "cancelled by the caller")
+            }
+            if ids.lowerBound >= FollowUp.firstTicket { cancelPart(ids.lowerBound) }
+        case .share(let call, let suspension): share(call, suspension)
+        case .leave(let call): leave(call)
+        case .cancelAll(let last): cancelAll(upTo: last)
+        case .subscribe(let channel):
+            guard phase != .closed else { return channel.finish() }
+            channels.insert(channel)
+            if phase == .open { connection.inCallOfOwner { $0.connectIfNeeded() } }
+        case .unsubscribe(let channel):
+            channels.remove(channel)
+            updateReading()
+        case .resumeReading: updateReading()
+        case .connect(let id, let suspension): connect(id, suspension)
+        case .cancelConnect(let id):
+            connectWaiters.removeValue(forKey: id)?.resume(
+                returning: unsentError(.cancelled, "cancelled while connecting")
+            )
+        case .close: drain()
+        case .closeNow: closeAtOnce()
+        case .awaitClosed(let suspension):
+            if isClosed { suspension.resume() } else { closeWaiters.append(suspension) }
+        }
+    }
+
+    // MARK: Taking requests in
+
+    @inline(__always)
+    func register(
+        _ id: RequestID,
+        _ frame: consuming Frame,
+        _ waiter: consuming Waiter,
+        _ deadline: Instant?,
+        _ expectsResponse: Bool
+    ) {
+        guard phase == .open else {
+            return waiter.resume(.failure(ClientError(.closed, .notSent, "the client is closed")))
+        }
+        if let terms = waiter.terms {
+            if let error = refusal(terms) { return waiter.resume(.failure(error)) }
+            if !terms.waitsForReady { impatient.append(id) }
+        }
+        counters.requests += 1
+        // What `enqueue` has accepted has room already.
+        let cost = OutboundQueue.cost(of: frame)
+        if queue.refusal(for: cost) != nil, !waiter.hasRoom, let refusal = refusalAfterAdmission(cost) {
+            return waiter.resume(.failure(ClientError(.overloaded, .notSent, refusal)))
+        }
+        if expectsResponse, frame.kind == .part { parts.begin(id, type: frame.type) }
+        let request = QueuedRequest(id: id, frame: frame, waiter: waiter, expectsResponse: expectsResponse)
+        queue.append(request, deadline: deadline)
+    }
+
+    /// Lets those go out that may; returns why one more may not wait all the same, if it would have to.
+    private func refusalAfterAdmission(_ cost: Int) -> String? {
+        let mayGo = isReady && connection.admitEarly(from: &queue, &parts) && queue.isEmpty
+        return mayGo ? nil : queue.refusal(for: cost)
+    }
+
+    /// Why a request with these terms may not be taken in; `nil` when it may.
+    private func refusal(_ terms: Terms) -> ClientError? {
+        if terms.endsWithItsLink { hasLinkbound = true }
+        if let session = terms.session, session != self.session {
+            return ClientError(.connectionLost, .notSent, "the link on which the push was received is gone")
+        }
+        guard !terms.waitsForReady, !isReady else { return nil }
+        // It does not wait, but the next one will be better off.
+        connection.inCallOfOwner { $0.connectIfNeeded() }
+        return unsentError(.unavailable, "the call does not wait for a link")
+    }
+
+    /// Those that may not wait for a link do not wait for a serial, either.
+    private func failImpatient() {
+        let shortage = connection.inCallOfOwner { connection -> String? in
+            guard let shortage = connection.serialShortage else { return nil }
+            return shortage
+        }
+        var isRefused = false
+        for id in impatient {
+            guard let shortage, let request = queue.request(id), request.expectsResponse else { continue }
+            isRefused = true
+            _ = queue.remove(id)
+            request.waiter.resume(.failure(ClientError(.overloaded, .notSent, shortage)))
+        }
+        impatient.removeAll(keepingCapacity: impatient.count <= 8192)
+        if isRefused { connection.inCallOfOwner { $0.replacement.hasRefused = true } }
+    }
+
+    // MARK: Giving up
+
+    /// Ends a request that is not wanted any more, by whatever of the three ways is right.
+    func cancel(_ id: RequestID, _ code: ClientError.Code, _ message: String, cause: FrameError? = nil) {
+        guard let place = queue[id] else { return }  // it has ended already
+        // Before the cancel frame, behind which nothing of it may go out.
+        endParts(of: id, ClientError(code, .unknown, message, cause: cause))
+        let isTimeout = code == .timedOut
+        guard case .onLink(let session, let linkPlace) = place else {
+            guard let request = queue.remove(id) else { return }
+            var message = message
+            let rests = request.waiter.terms?.restsUntil != nil
+            if isTimeout, let what = connection.inCallOfOwner({ $0.timedOutWaiting(rests: rests) }) {
+                message += "; \(what)"
+            }
+            return request.waiter.resume(.failure(unsentError(code, message)))
+        }
+        switch connection.inCallOfOwner({ $0.cancel(id, session, linkPlace, isTimeout: isTimeout) }) {
+        case .none: return  // its end is among the events
+        case .notSent(let waiter):
+            queue.forget(id)
+            waiter.resume(.failure(unsentError(code, message)))
+        case .sent(let waiter, let endpoint):
+            queue.forget(id)
+            waiter.resume(.failure(ClientError(code, .unknown, message, endpoint: endpoint, cause: cause)))
+        }
+    }
+
+    /// Who waits for the request of `id`, wherever it is.
+    func waiter(of id: RequestID) -> Waiter? {
+        switch queue[id] {
+        case .onLink(let session, let place)?: connection.inCallOfOwner { $0.waiter(of: id, session, place) }
+        case .waiting?, .resting?: queue.request(id)?.waiter
+        case nil: nil
+        }
+    }
+
+    /// An error of a request that was not sent says why there was no link, if there was none.
+    func unsentError(_ code: ClientError.Code, _ message: String) -> ClientError {
+        connection.inCallOfOwner { connection in
+            ClientError(
+                code,
+                .notSent,
+                connection.ready != nil ? message : "\(message); \(connection.whyThereIsNoLink)",
+                endpoint: connection.failures.last?.endpoint,
+                attempts: connection.failures,
+                cause: connection.lastCause
+            )
+        }
+    }
+
+    // MARK: Time
+
+    private func armTimer() {
+        var next = queue.nextDeadline
+        if let linkLook { next = min(next ?? linkLook, linkLook) }
+        if let drainDeadline { next = min(next ?? drainDeadline, drainDeadline) }
+        guard next != armed else { return }
+        armed = next
+        let timer = timer ?? LoopTimer(target: self)
+        self.timer = timer
+        loop.arm(timer, at: next)
+    }
+
+    private func endExpired(at now: Instant) {
+        while let id = queue.nextExpired(at: now) {
+            guard let later = waiter(of: id)?.nextLook(at: now) else {
+                cancel(id, .timedOut, "out of time")
+                continue
+            }
+            if later < .distantFuture { queue.watch(id, later) }
+        }
+    }
+}
+
+extension Client: @preconcurrency TimerTarget {
+    package func timerFired() {
+        armed = nil
+        let now = loop.now
+        connection.inCallOfOwner { $0.endQuarantines() }
+        endExpired(at: now)
+        endRests(at: now)
+        if let drainDeadline, drainDeadline <= now {
+            self.drainDeadline = nil
+            closeAtOnce()
+        }
+        finish()
+    }
+}

@@ -1,0 +1,373 @@
+/// The handshake: from a link that is established to one that is ready.
+extension Connection {
+    /// Begins the user's handshake on the new link. Returns false when there is nothing to do: the link is ready.
+    func beginHandshake(_ attempt: ReconnectMachine.Attempt) -> Bool {
+        let subscriptions = subscriptions.sorted { $0.key < $1.key }.map(\.value)
+        let posted = postedSubscriptions.sorted { $0.key < $1.key }.map(\.value)
+        guard options.greeting.perform != nil || !subscriptions.isEmpty || !posted.isEmpty else { return false }
+        guard let current else { return false }
+        let session = attempt.id
+        let end = loop.now.advanced(by: options.greeting.timeout)
+        let deadline = min(self.attempt?.deadline ?? end, end)
+        links[current].handshake = Greeting(deadline: deadline)
+        arm(at: deadline)
+        updateReading()
+        publishState()
+        let greeter = Greeter(endpoint: attempt.endpoint, session: session, connection: self)
+        // Not structured: it begins on the loop, where nobody can await it, and it ends with the link: `endHandshake`
+        // cancels it. What it reports too late carries an old session number.
+        links[current].handshake?.task = Task(executorPreference: loop.callbackExecutor) { [options] in
+            var failure: (any Error)?
+            do {
+                try await options.greeting.perform?(greeter)
+                if !subscriptions.isEmpty || !posted.isEmpty,
+                    await greeter.connection.beginRestoring(session, subscriptions.count + posted.count)
+                {
+                    try await greeter.connection.restore(posting: posted, session)
+                    if !subscriptions.isEmpty { try await options.greeting.restore(greeter, subscriptions) }
+                }
+            } catch {
+                failure = error
+            }
+            await greeter.connection.closuresReturned(session, failure)
+        }
+        return true
+    }
+
+    /// The link of `session`, if it is handshaking.
+    func handshaking(_ session: UInt64) -> Int? {
+        current.flatMap { links[$0].session == session && links[$0].handshake != nil ? $0 : nil }
+    }
+
+    func keepSubscriptions(_ session: UInt64) {
+        if let index = handshaking(session) { links[index].handshake?.keepsSubscriptions = true }
+    }
+
+    /// Returns whether `options.greeting.restore` is to be called. From now on every answer gives it more time.
+    private func beginRestoring(_ session: UInt64, _ count: Int) -> Bool {
+        guard let index = handshaking(session), links[index].handshake?.keepsSubscriptions == false else {
+            return false
+        }
+        links[index].handshake?.restoring = Greeting.Restoring(count: count)
+        extendRestoring(index)
+        return true
+    }
+
+    /// The server has restored a subscription, or is about to begin. The timer finds the later deadline when it fires.
+    private func extendRestoring(_ index: Int) {
+        guard links[index].handshake?.restoring != nil else { return }
+        links[index].handshake?.deadline = loop.now.advanced(by: options.greeting.timeout)
+    }
+
+    private func closuresReturned(_ session: UInt64, _ failure: (any Error)?) {
+        entered { $0.handshakeEnded(session, failure) }
+    }
+
+    func handshakeEnded(_ session: UInt64, _ failure: (any Error)?) {
+        guard let index = handshaking(session), let handshake = links[index].handshake else { return }
+        if let loss = handshake.loss ?? links[index].lastWords?.failure {
+            let isVerdict = failure is GreetingRefusal || (failure as? ClientError)?.code == .rejected
+            return attemptFailed(session, isVerdict ? failure ?? loss : loss)
+        }
+        if let failure { return attemptFailed(session, failure) }
+        // A link like that is never ready; the next one comes after the wait that keeps us from asking too often.
+        guard !handshake.hasLastResponse else { return attemptFailed(session, TransportError.endedByServer) }
+        // Requests that it did not wait for could be answered later, when the answer would be another's.
+        guard links[index].machine.count == 0 else {
+            return attemptFailed(session, GreetingRefusal("it left a request unanswered", isPermanent: false))
+        }
+        // Nor may requests follow within a frame that is half written.
+        guard links[index].machine.outbound.isEmpty else {
+            links[index].handshake?.isOver = true
+            return scheduleFlush()
+        }
+        adopt(handshake.learned)
+        var early = endHandshake(ClientError(.closed, .notSent, "the greeting is over"))
+        becomeReady(afterHandshake: handshake.hasHeard)
+        // Those came before anything that is read from now on.
+        if let ready, links[ready].session == session { deliver(&early, ready) }
+    }
+
+    /// The link is gone before it was ready. A server that refuses and closes at once has refused: closures that have heard
+    /// something say what it was, within their time. Those who wait for more hear that nothing comes.
+    func handshakeLost(_ session: UInt64, _ cause: any Error) {
+        guard let index = handshaking(session), let handshake = links[index].handshake, handshake.loss == nil else {
+            return
+        }
+        guard handshake.hasHeard, !handshake.isOver else { return attemptFailed(session, cause) }
+        links[index].handshake?.loss = cause
+        links[index].transport.close()
+        failWaiters(index) { .lostWhileGreeting(cause, $0) }
+    }
+
+    /// Ends the conversation, telling everyone in it of `error`. Returns the frames that nobody asked for.
+    @discardableResult
+    func endHandshake(_ error: ClientError) -> [Frame] {
+        guard let current, links[current].handshake != nil else { return [] }
+        links[current].handshake?.task?.cancel()
+        failWaiters(current) { $0 == .unknown ? error.withFate(.unknown) : error }
+        defer { links[current].handshake = nil }
+        return links[current].handshake?.takeAll() ?? []
+    }
+
+    private func failWaiters(_ index: Int, _ error: (ClientError.Fate) -> ClientError) {
+        for (waiter, hasStarted) in links[index].machine.removeAll() {
+            waiter.resume(.failure(error(hasStarted ? .unknown : .notSent)))
+        }
+        links[index].handshake?.failReaders(error(.notSent))
+    }
+
+    /// The deadline of the handshake has come, or that of one of its requests.
+    func handshakeTimedOut(_ session: UInt64) {
+        guard let index = handshaking(session) else { return }
+        var expired = false
+        while let id = links[index].handshake?.deadlines.popDue(at: loop.now) {
+            guard let place = links[index].handshake?.places[id] else { continue }
+            let (waiter, fate): (Waiter, ClientError.Fate)
+            switch links[index].machine.cancel(id, at: place, isTimeout: true, now: loop.now) {
+            case .none: continue
+            case .notSent(let caller): (waiter, fate) = (caller, .notSent)
+            case .sent(let caller), .awaited(let caller, _, _): (waiter, fate) = (caller, .unknown)
+            }
+            expired = true
+            waiter.resume(.failure(ClientError(.timedOut, fate, "out of time while greeting")))
+        }
+        guard let handshake = links[index].handshake else { return }
+        if !expired, loop.now < handshake.deadline { return arm(at: handshake.nextDeadline) }
+        // No progress was possible while a reader of pushes had reading suspended.
+        if !expired, handshake.restoring != nil, handshake.loss == nil, !handshake.mayRead {
+            spillInbox()
+            if isPaused || links[index].handshake?.mayRead == true {
+                updateReading()
+                extendRestoring(index)
+                return arm(at: links[index].handshake?.nextDeadline)
+            }
+        }
+        if let loss = handshake.loss { return attemptFailed(session, loss) }
+        var message =
+            expired
+            ? "a request of the greeting had no answer in time"
+            : handshake.timeoutMessage(options.greeting.timeout)
+        if !handshake.mayRead {
+            message += "; \(handshake.inbox.count) frames that it has not asked for came before"
+        }
+        attemptFailed(session, TransportError(.timedOut, message))
+    }
+
+    // MARK: What the closures ask for
+
+    /// Runs `body` in a task of the closures, which waits until the continuation that it is given is resumed. Giving that up
+    /// ends the attempt.
+    func inHandshake(
+        _ session: UInt64,
+        _ body: (isolated Connection, Int, Suspension<Outcome>) -> Void
+    ) async -> Outcome {
+        await withTaskCancellationHandler {
+            await withSuspension { suspension in
+                guard let index = handshaking(session) else { return suspension.resume(returning: .greetingIsOver) }
+                guard !Task.isCancelled else { return suspension.resume(returning: .failure(.cancelledUnsent)) }
+                body(self, index, suspension)
+                entered { _ in }
+            }
+        } onCancel: {
+            giveUpHandshake(session)
+        }
+    }
+
+    /// Sends a request, or a one-way message, of the handshake.
+    func greet(_ frame: Frame, _ session: UInt64, timeout: Duration?, expectsResponse: Bool) async -> Outcome {
+        await inHandshake(session) { connection, index, suspension in
+            if let timeout, timeout <= .zero {
+                return suspension.resume(returning: .failure(.expiredUnsent(timeout)))
+            }
+            if let loss = connection.links[index].handshake?.loss {
+                return suspension.resume(returning: .failure(.lostWhileGreeting(loss, .notSent)))
+            }
+            let waiter = Waiter.caller(suspension)
+            if !connection.addToHandshake(frame, index, waiter, timeout: timeout, expectsResponse: expectsResponse) {
+                waiter.resume(.failure(.noSerialLeft))
+            }
+        }
+    }
+
+    func nextInHandshake(_ session: UInt64) async -> Outcome {
+        lastID += 1
+        let id = lastID
+        return await inHandshake(session) { connection, index, suspension in
+            if let frame = connection.links[index].handshake?.popFirst() {
+                suspension.resume(returning: .success(frame))
+                connection.updateReading()
+            } else if let loss = connection.links[index].handshake?.loss {
+                suspension.resume(returning: .failure(.lostWhileGreeting(loss, .notSent)))
+            } else {
+                connection.links[index].handshake?.readers[id] = suspension
+            }
+        }
+    }
+
+    nonisolated func giveUpHandshake(_ session: UInt64) {
+        schedule {
+            if $0.handshaking(session) != nil {
+                $0.attemptFailed(session, ClientError(.cancelled, .unknown, "cancelled while greeting"))
+            }
+        }
+    }
+
+    /// Has `frame` go out at the end of the turn. Returns false when every serial number is in use.
+    func addToHandshake(
+        _ frame: Frame,
+        _ index: Int,
+        _ waiter: Waiter,
+        timeout: Duration? = nil,
+        expectsResponse: Bool
+    ) -> Bool {
+        lastID += 1
+        let waiter = waiter.under(
+            .ifUnsent,
+            waitsForReady: true,
+            frame,
+            deadline: nil,
+            expectsResponse: expectsResponse,
+            keepsRequest: rules.checksResponses
+        )
+        let request = QueuedRequest(id: lastID, frame: frame, waiter: waiter, expectsResponse: expectsResponse)
+        guard let place = links[index].machine.send(request) else { return false }
+        if let timeout {
+            links[index].handshake?.places[lastID] = place
+            links[index].handshake?.deadlines.insert(lastID, deadline: loop.now.advanced(by: timeout))
+            arm(at: links[index].handshake?.nextDeadline)
+        }
+        scheduleFlush()
+        return true
+    }
+
+    // MARK: Frames
+
+    /// What the server says before the link is ready.
+    func takeInHandshake(_ frames: [Frame], _ index: Int) {
+        let session = links[index].session
+        links[index].handshake?.hasHeard = true
+        for frame in frames {
+            // One of them may have ended the attempt: the rest is for nobody.
+            guard handshaking(session) != nil else { return }
+            switch frame.kind {
+            case .response: answerInHandshake(frame, index)
+            case .ping:
+                links[index].handshake?.hasStray = true
+                let looksAlike = codec.pongsLookLikePings
+                let meaning = links[index].machine.heartbeat(frame, pongsLookLikePings: looksAlike, at: loop.now)
+                // At the end of the turn: a write that finds the link gone reads what is left of it.
+                if meaning == .question, let pong = codec.pong(answering: frame),
+                    links[index].machine.answerPing(with: pong)
+                {
+                    scheduleFlush()
+                }
+            case .pong: links[index].handshake?.hasStray = true
+            case .part where takePartInHandshake(frame, index): break
+            case .push, .part, .goAway, .request, .cancel:
+                if let id = links[index].handshake?.readers.keys.min(),
+                    let reader = links[index].handshake?.readers.removeValue(forKey: id)
+                {
+                    reader.resume(returning: .success(frame))
+                } else {
+                    links[index].handshake?.append(frame)
+                }
+            }
+        }
+        spillInbox()
+        updateReading()
+    }
+
+    /// While subscriptions are restored, they may bring more pushes than are held before a link is ready: these go to their
+    /// readers now, or no answer would be read any more. Not while a reader has reading suspended.
+    func spillInbox() {
+        guard let current, let handshake = links[current].handshake, handshake.restoring != nil, !handshake.mayRead,
+            !isPaused, isOwned, let pushes = links[current].handshake?.takePushes()
+        else { return }
+        let session = links[current].session
+        events.append(.pushesBegin(session: session))
+        for var push in pushes {
+            push.session = session
+            events.append(.push(push))
+        }
+    }
+
+    /// Keeps a part of a response for its request; returns false when there is none. One that is too much ends the attempt.
+    private func takePartInHandshake(_ frame: Frame, _ index: Int) -> Bool {
+        guard case .request(let entry, let number) = links[index].machine.match(frame.serial, at: loop.now) else {
+            return false
+        }
+        let session = links[index].session
+        if let mismatch = mismatch(of: frame, entry.waiter, index) {
+            attemptFailed(session, mismatch)
+            return true
+        }
+        guard frame.damage == nil else {
+            attemptFailed(session, FrameError(.malformed, "a part of a reply is damaged"))
+            return true
+        }
+        var waiter = entry.waiter
+        if let reassembling = waiter.reassembling(in: rules.replyRoom) {
+            waiter = reassembling
+            links[index].machine.setWaiter(waiter, of: number)
+        }
+        if case .exceeds(let message) = waiter.take(frame) {
+            let error = ClientError(.overloaded, .unknown, message)
+            _ = links[index].machine.cancel(entry.id, at: .response(number), isTimeout: false, now: loop.now)
+            waiter.resume(.failure(error))
+            attemptFailed(session, error)
+        }
+        return true
+    }
+
+    /// Compares a response, or a part of one, with its request, where the protocol has them agree.
+    private func mismatch(of frame: Frame, _ waiter: Waiter, _ index: Int) -> FrameError? {
+        guard let request = waiter.terms?.frame, frame.damage == nil else { return nil }
+        do throws(FrameError) {
+            try links[index].codec.check(frame, against: request)
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    private func answerInHandshake(_ frame: Frame, _ index: Int) {
+        if frame.endsLink { links[index].handshake?.hasLastResponse = true }
+        guard case .request(let entry, _) = links[index].machine.answer(frame.serial) else {
+            links[index].handshake?.hasStray = true
+            return
+        }
+        links[index].handshake?.hasStray = false
+        links[index].handshake?.restoring?.answered += 1
+        extendRestoring(index)
+        guard let mismatch = mismatch(of: frame, entry.waiter, index) else {
+            return entry.waiter.resume(Outcome(of: frame))
+        }
+        let message = "the response does not belong to the request"
+        entry.waiter.resume(.failure(ClientError(.protocolViolation, .unknown, message, cause: mismatch)))
+        attemptFailed(links[index].session, mismatch)
+    }
+
+    /// What was written of a handshake, or cannot be.
+    func takeInHandshake(_ result: Link.WriteResult, _ index: Int) {
+        for refusal in result.refused {
+            let error = ClientError(.invalidRequest, .notSent, "the frame cannot be encoded", cause: refusal.error)
+            links[index].machine.refused(refusal)?.resume(.failure(error))
+        }
+        for id in result.wrote { links[index].machine.written(id)?.resume(.success(Frame(.response))) }
+    }
+}
+
+extension ClientError {
+    static func lostWhileGreeting(_ cause: any Error, _ fate: Fate) -> ClientError {
+        ClientError(.connectionLost, fate, "the link ended while greeting", cause: cause)
+    }
+
+    static var noSerialLeft: ClientError { ClientError(.overloaded, .notSent, "every serial number is in use") }
+
+    static var greetingIsOver: ClientError { ClientError(.closed, .notSent, "the greeting is over") }
+}
+
+extension Outcome {
+    static var greetingIsOver: Outcome { .failure(.greetingIsOver) }
+}

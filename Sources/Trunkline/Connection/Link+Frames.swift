@@ -1,0 +1,214 @@
+/// What a link has to know of its protocol and of its client's options to handle requests and frames.
+struct LinkRules: Sendable {
+    /// As the client has it: one that answers the same on every link.
+    let codec: any FrameCodec
+    /// Whether responses are compared with their requests. Asked once: hardly any codec does.
+    let checksResponses: Bool
+    let isInOrder: Bool
+    let looksAlike: Bool
+    let highWatermark: Int
+    let lowWatermark: Int
+    /// For responses that are reassembled from their parts.
+    let replyRoom: ReplyRoom
+
+    init(_ codec: any FrameCodec, _ options: ClientOptions) {
+        self.codec = codec
+        checksResponses = codec.checksResponses
+        isInOrder = codec.matching == .inOrder
+        looksAlike = codec.pongsLookLikePings
+        highWatermark = max(1, options.outbound.highWatermark)
+        lowWatermark = max(1, min(options.outbound.lowWatermark, highWatermark))  // nothing is below zero
+        replyRoom = ReplyRoom(options.requests)
+    }
+}
+
+// MARK: - Requests out
+
+extension Link {
+    /// Puts requests of `queue` on the link, in order, as far as they may go now. Returns how many did.
+    mutating func admit(
+        from queue: inout RequestQueue<Waiter>,
+        atMost most: Int,
+        by rules: LinkRules,
+        into events: inout [ConnectionEvent?]
+    ) -> Int {
+        var count = 0
+        while count < most, !queue.isEmpty, isBelowWatermark(rules), !machine.isHeld,
+            let expectsResponse = queue.firstExpectsResponse(), !expectsResponse || !machine.requests.isExhausted,
+            let request = queue.popFirst()
+        {
+            let id = request.id
+            let admitted = request.waiter.wantsAdmission ? request.waiter : nil
+            let holdsOthers =
+                rules.isInOrder && expectsResponse && !rules.codec.mayPipeline(behind: request.frame)
+            let place = machine.send(request, reportsWritten: admitted?.handle != nil, holdsOthers: holdsOthers)
+            guard let place else { break }
+            queue.went(id, to: place, on: session)
+            count += 1
+            guard let admitted else { continue }
+            let serial: SerialNumber = if case .response(let number) = place, !rules.isInOrder { number } else { 0 }
+            events.append(.admitted(admitted, serial: serial))
+        }
+        return count
+    }
+
+    /// Whether there is room for more to be written.
+    mutating func isBelowWatermark(_ rules: LinkRules) -> Bool {
+        let byteCount = machine.outbound.byteCount
+        if byteCount < rules.lowWatermark { isAboveWatermark = false }
+        if byteCount >= rules.highWatermark { isAboveWatermark = true }
+        return !isAboveWatermark
+    }
+}
+
+// MARK: - Frames in
+
+extension Link {
+    /// What frames ask for, beyond the events.
+    struct Taken {
+        /// How many responses, and parts of them, belonged to a request, given up or not.
+        var answers = 0
+        /// How many of these were responses to requests that were not given up.
+        var responses = 0
+        /// The server is about to go, or answers nothing more on this link (`isLast`).
+        var farewell: Frame?
+        var isLast = false
+        /// In order, responses have shifted: the link ends with this.
+        var violation: FrameError?
+        /// There is something to be written.
+        var hasToWrite = false
+    }
+
+    /// Takes frames of a link that is ready or draining, up to one with which the link ends.
+    mutating func take(
+        _ frames: inout [Frame],
+        by rules: LinkRules,
+        on loop: any EventLoop,
+        into events: inout [ConnectionEvent?]
+    ) -> Taken {
+        var taken = Taken()
+        // From the back, which takes each out without a copy.
+        frames.reverse()
+        while taken.violation == nil, let frame = frames.popLast() {
+            switch frame.kind {
+            case .response:
+                if rules.checksResponses, failMismatch(frame, rules, loop, &taken, &events) { continue }
+                if frame.endsLink { (taken.farewell, taken.isLast) = (taken.farewell ?? frame, true) }
+                answer(frame, &taken, &events)
+            case .part:
+                if rules.checksResponses, failMismatch(frame, rules, loop, &taken, &events) { continue }
+                takePart(frame, rules, loop, &taken, &events)
+            case .push:
+                var frame = frame
+                frame.session = session
+                events.append(.push(frame))
+            case .ping, .pong: takeHeartbeat(frame, rules, loop, &taken)
+            case .goAway: if draining == nil { taken.farewell = frame }
+            case .request, .cancel: events.append(.unexpected)
+            }
+        }
+        return taken
+    }
+
+    @inline(__always)
+    private mutating func answer(_ frame: consuming Frame, _ taken: inout Taken, _ events: inout [ConnectionEvent?]) {
+        switch machine.answer(frame.serial) {
+        case .request(let entry, _):
+            taken.answers += 1
+            taken.responses += 1
+            events.append(.answered(entry.id, entry.waiter, frame))
+        case .late:
+            taken.answers += 1
+            events.append(.late(isPart: false))
+        case .unknown: events.append(.unknownResponse)
+        }
+    }
+
+    private mutating func takePart(
+        _ frame: Frame,
+        _ rules: LinkRules,
+        _ loop: any EventLoop,
+        _ taken: inout Taken,
+        _ events: inout [ConnectionEvent?]
+    ) {
+        switch machine.match(frame.serial, at: loop.turnTime) {
+        case .request(let entry, let number):
+            taken.answers += 1
+            if let damage = frame.damage {
+                let cause = FrameError(damage, .reason(damage, of: frame))
+                return fail(entry.id, number, "a frame of the reply is damaged", cause, rules, loop, &taken, &events)
+            }
+            var waiter = entry.waiter
+            if let reassembling = waiter.reassembling(in: rules.replyRoom) {
+                waiter = reassembling
+                machine.setWaiter(waiter, of: number)
+            }
+            events.append(.part(entry.id, waiter, frame))
+        case .late: events.append(.late(isPart: true))
+        case .unknown: events.append(.unknownResponse)
+        }
+    }
+
+    /// Compares a response, or a part of one, with the request that it would be given to. If they do not agree, the request
+    /// fails, or in order, where responses have shifted, the link ends. Returns whether it does.
+    private mutating func failMismatch(
+        _ frame: Frame,
+        _ rules: LinkRules,
+        _ loop: any EventLoop,
+        _ taken: inout Taken,
+        _ events: inout [ConnectionEvent?]
+    ) -> Bool {
+        guard frame.damage == nil,
+            case .request(let entry, let number) = machine.match(frame.serial, at: loop.turnTime),
+            let request = entry.waiter.terms?.frame
+        else { return false }
+        do throws(FrameError) {
+            // That of the link knows the defaults that the handshake has set.
+            try codec.check(frame, against: request)
+            return false
+        } catch {
+            if rules.isInOrder {
+                taken.violation = error
+            } else {
+                // It may be another request's, and its own may come yet: the serial is quarantined.
+                let message = "the response does not belong to the request"
+                fail(entry.id, number, message, error, rules, loop, &taken, &events)
+            }
+            return true
+        }
+    }
+
+    /// Gives a request up for what its server has sent, and tells the server if the protocol can.
+    private mutating func fail(
+        _ id: RequestID,
+        _ number: SerialNumber,
+        _ message: String,
+        _ cause: FrameError,
+        _ rules: LinkRules,
+        _ loop: any EventLoop,
+        _ taken: inout Taken,
+        _ events: inout [ConnectionEvent?]
+    ) {
+        let cancellation = machine.cancel(id, at: .response(number), isTimeout: false, now: loop.now)
+        guard case .awaited(let waiter, let serial, let type) = cancellation else { return }
+        if let frame = rules.codec.cancelFrame(for: serial, type: type) { machine.send(frame) }
+        taken.hasToWrite = true
+        let error = ClientError(.protocolViolation, .unknown, message, endpoint: endpoint, cause: cause)
+        events.append(.failed(id, waiter, error))
+    }
+
+    private mutating func takeHeartbeat(
+        _ frame: Frame,
+        _ rules: LinkRules,
+        _ loop: any EventLoop,
+        _ taken: inout Taken
+    ) {
+        // A draining link is not judged: its answers to our pings say nothing.
+        if draining != nil, frame.kind == .pong { return }
+        let meaning = machine.heartbeat(frame, pongsLookLikePings: rules.looksAlike, at: loop.now)
+        guard meaning == .question, let pong = rules.codec.pong(answering: frame), machine.answerPing(with: pong) else {
+            return
+        }
+        taken.hasToWrite = true
+    }
+}

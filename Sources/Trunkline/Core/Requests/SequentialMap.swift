@@ -1,0 +1,155 @@
+/// A map for keys that are handed out in sequence and mostly given back soon: tickets and serial numbers.
+///
+/// The recent keys live in a ring indexed by the key's low bits, without hashing. An old key whose place is needed
+/// by a new one moves to a dictionary for stragglers.
+///
+/// The ring shrinks to a quarter when less than a sixteenth of it is filled, and likewise the dictionary: a burst leaves no
+/// memory behind, and a map that fills and empties in turn does not allocate for every value.
+@usableFromInline
+package struct SequentialMap<Value> {
+    /// Slot `key & mask` holds `key`'s value. The size is a power of two.
+    @usableFromInline var ring: [Slot]
+    @usableFromInline var stragglers: [UInt64: Value] = [:]
+    @usableFromInline var ringCount = 0
+
+    @usableFromInline
+    struct Slot {
+        @usableFromInline var key: UInt64
+        @usableFromInline var value: Value?
+
+        @inlinable
+        init(key: UInt64, value: Value?) {
+            self.key = key
+            self.value = value
+        }
+    }
+
+    @inlinable
+    package init() { ring = [] }
+
+    @inlinable
+    package var count: Int { ringCount + stragglers.count }
+
+    @inlinable
+    package var isEmpty: Bool { count == 0 }
+
+    /// The number of values for which there is memory.
+    package var capacity: Int { ring.count + stragglers.capacity }
+
+    /// A ring, or a dictionary, of this capacity or less does not shrink.
+    @inlinable
+    static var keptCapacity: Int { 1024 }
+
+    @inlinable
+    func index(_ key: UInt64) -> Int { Int(truncatingIfNeeded: key) & (ring.count &- 1) }
+
+    @inlinable
+    package func contains(_ key: UInt64) -> Bool { self[key] != nil }
+
+    /// The value of `key`. Setting `nil` has no effect: removal has a name of its own.
+    @inlinable
+    package subscript(key: UInt64) -> Value? {
+        get {
+            guard !ring.isEmpty else { return nil }
+            let index = index(key)
+            if ring[index].key == key, let value = ring[index].value { return value }
+            return stragglers.isEmpty ? nil : stragglers[key]
+        }
+        set {
+            guard let newValue else { return }
+            insert(newValue, for: key)
+        }
+    }
+
+    @inlinable
+    package mutating func insert(_ value: Value, for key: UInt64) {
+        // Grown at half full, so that a place is rarely taken while the keys are in sequence.
+        if ringCount >= ring.count / 2 { grow() }
+        let index = index(key)
+        if ring[index].value != nil {
+            if ring[index].key == key {
+                ring[index].value = value
+                return
+            }
+            // A straggler stays where it is: in both places it could be taken out twice.
+            if replaceStraggler(value, for: key) { return }
+            stragglers[ring[index].key] = ring[index].value.take()
+        } else {
+            if replaceStraggler(value, for: key) { return }
+            ringCount += 1
+        }
+        ring[index] = Slot(key: key, value: value)
+    }
+
+    @inlinable
+    mutating func replaceStraggler(_ value: Value, for key: UInt64) -> Bool {
+        guard !stragglers.isEmpty, stragglers[key] != nil else { return false }
+        stragglers[key] = value
+        return true
+    }
+
+    /// Takes `key` and its value out; `nil` when it is not there.
+    @inlinable
+    @discardableResult
+    package mutating func remove(_ key: UInt64) -> Value? {
+        guard !ring.isEmpty else { return nil }
+        let index = index(key)
+        if ring[index].key == key, let value = ring[index].value.take() {
+            ringCount -= 1
+            if ringCount < ring.count / 16, ring.count > Self.keptCapacity { resize(to: ring.count / 4) }
+            return value
+        }
+        return stragglers.isEmpty ? nil : removeStraggler(key)
+    }
+
+    @usableFromInline
+    mutating func removeStraggler(_ key: UInt64) -> Value? {
+        let value = stragglers.removeValue(forKey: key)
+        if stragglers.count < stragglers.capacity / 16, stragglers.capacity > Self.keptCapacity {
+            stragglers = Dictionary(uniqueKeysWithValues: stragglers.map { ($0.key, $0.value) })
+        }
+        return value
+    }
+
+    /// A key whose value satisfies `predicate`.
+    package func firstKey(where predicate: (Value) -> Bool) -> UInt64? {
+        ring.first { $0.value.map(predicate) ?? false }?.key ?? stragglers.first { predicate($0.value) }?.key
+    }
+
+    /// Whether any value satisfies `predicate`.
+    package func hasValue(where predicate: (Value) -> Bool) -> Bool {
+        ring.contains { $0.value.map(predicate) ?? false } || stragglers.values.contains(where: predicate)
+    }
+
+    /// Every key with its value, in ascending order of the keys.
+    @usableFromInline
+    package var sorted: [(key: UInt64, value: Value)] {
+        var all: [(key: UInt64, value: Value)] = stragglers.map { ($0.key, $0.value) }
+        for slot in ring {
+            if let value = slot.value { all.append((slot.key, value)) }
+        }
+        return all.sorted { $0.key < $1.key }
+    }
+
+    @usableFromInline
+    package mutating func removeAll() { self = SequentialMap() }
+
+    @usableFromInline
+    mutating func grow() { resize(to: max(16, ring.count * 2)) }
+
+    /// Moves every value of the ring to one of `size` slots, more than twice as many as there are values.
+    @usableFromInline
+    mutating func resize(to size: Int) {
+        let old = ring
+        ring = []
+        ring.reserveCapacity(size)
+        for _ in 0..<size { ring.append(Slot(key: 0, value: nil)) }
+        ringCount = 0
+        for slot in old {
+            if let value = slot.value { insert(value, for: slot.key) }
+        }
+    }
+}
+
+extension SequentialMap: Sendable where Value: Sendable {}
+extension SequentialMap.Slot: Sendable where Value: Sendable {}

@@ -1,0 +1,358 @@
+import Synchronization
+
+/// An event loop over real sockets: one thread, which runs until the process ends.
+///
+/// It exists whatever the system has left. Without descriptors to watch sockets with, it runs jobs and timers, `connect`
+/// and `listen` fail, and it tries again with each of them and every few milliseconds. Without a thread, it takes turns on
+/// the threads of Swift's pool until it can start one.
+package final class SocketEventLoop: EventLoop {
+    /// Starts a thread; returns 0, or the system's error number.
+    typealias ThreadStarter = @Sendable (_ name: String, _ body: @escaping @Sendable () -> Void) -> Int32
+
+    private let posted: Lock<Posted>
+    /// The thread on which the loop runs; 0 for none.
+    private let thread = Atomic<UInt>(0)
+    private let mechanism: EventLoops.Mechanism
+    private let resolver: Resolver
+    private let taskFace = TaskFace()
+    /// Unsafe for the compiler, safe in truth: touched only by the loop's thread, which `assertCurrent` checks.
+    nonisolated(unsafe) private var state: State
+
+    init(
+        name: String,
+        mechanism: EventLoops.Mechanism,
+        resolver: Resolver = .shared,
+        startingThreadBy start: @escaping ThreadStarter = startThread
+    ) {
+        self.mechanism = mechanism
+        self.resolver = resolver
+        let poller = try? mechanism.makePoller()
+        posted = Lock(Posted(wakeDescriptor: poller?.wakeDescriptor ?? -1))
+        unsafe state = State(poller: poller ?? SleepingPoller(), canWatch: poller != nil)
+        unsafe taskFace.loop = self
+        if start(name, { self.run() }) != 0 { runWithoutThread(named: name, start) }
+    }
+
+    // MARK: From any thread
+
+    package var now: Instant { monotonicNow() }
+
+    package var isCurrent: Bool { thread.load(ordering: .relaxed) == currentThread() }
+
+    package func schedule(_ work: any LoopWork) {
+        if isCurrent {
+            unsafe state.work.append(work)
+        } else {
+            post { $0.work.append(work) }
+        }
+    }
+
+    package func enqueue(_ job: consuming ExecutorJob) { enqueue(UnownedJob(job), prefersLoop: false) }
+
+    func enqueue(_ job: UnownedJob, prefersLoop: Bool) {
+        let job = Job(job: job, prefersLoop: prefersLoop)
+        if isCurrent {
+            unsafe state.jobs.append(job)
+        } else {
+            post { $0.jobs.append(job) }
+        }
+    }
+
+    package func checkIsolated() {
+        precondition(isCurrent, "not on this event loop")
+    }
+
+    package func isIsolatingCurrentContext() -> Bool? { isCurrent }
+
+    package var taskExecutor: any TaskExecutor { taskFace }
+
+    package func randomSeed() -> UInt64 { .random(in: .min ... .max) }
+
+    private func post(_ change: (inout Posted) -> Void) {
+        let sleeper = posted.withLock { posted -> Int32? in
+            change(&posted)
+            defer { posted.isSleeping = false }
+            return posted.isSleeping ? posted.wakeDescriptor : nil
+        }
+        if let sleeper { wake(sleeper) }
+    }
+
+    // MARK: On the loop
+
+    private func assertCurrent() {
+        assert(isCurrent, "to be called on the loop only")
+    }
+
+    package var turnTime: Instant {
+        assertCurrent()
+        return unsafe state.turnTime
+    }
+
+    package func scheduleAtEndOfTurn(_ work: any LoopWork) {
+        assertCurrent()
+        unsafe state.atEndOfTurn.append(work)
+    }
+
+    package func scheduleInNextTurn(_ work: any LoopWork) {
+        assertCurrent()
+        unsafe state.inNextTurn.append(work)
+    }
+
+    package func arm(_ timer: LoopTimer, at deadline: Instant?) {
+        assertCurrent()
+        unsafe state.timers.arm(timer, at: deadline)
+    }
+
+    package func withReceiveMemory(_ body: (inout [UInt8]) -> Void) {
+        assertCurrent()
+        unsafe body(&state.receiveMemory)
+    }
+
+    package func resolve(
+        _ host: String,
+        port: UInt16,
+        family: AddressFamily,
+        completion: @escaping NameLookup.Completion
+    ) -> NameLookup {
+        let lookup = NameLookup(completion)
+        // Held weakly: who lets go of the look-up is told nothing.
+        let finish: NameLookup.Completion = { [weak lookup] answer in
+            self.schedule(Completion { [weak lookup] in lookup?.finish(answer) })
+        }
+        if let literal = literalAddress(host, port: port) {
+            finish(.success(literal.family == family ? [literal] : []))
+        } else {
+            let ticket = resolver.resolve(host, port: port, family: family, completion: finish)
+            lookup.onCancel { [resolver] in resolver.cancel(ticket) }
+        }
+        return lookup
+    }
+
+    package func connect(
+        to address: SocketAddress,
+        options: SocketOptions,
+        handler: any TransportHandler
+    ) -> any Transport {
+        assertCurrent()
+        let transport = SocketTransport(id: newID(), loop: self, handler: handler)
+        transport.connect(to: address, options: options, unless: pollerFailure())
+        return transport
+    }
+
+    package func listen(
+        on address: SocketAddress,
+        handler: any ListenerHandler
+    ) throws(TransportError) -> any Listener {
+        assertCurrent()
+        if let error = pollerFailure() { throw error }
+        let listener = try SocketListener(id: newID(), loop: self, address: address, handler: handler)
+        register(listener, id: listener.id)
+        return listener
+    }
+
+    // MARK: For the sockets
+
+    func newID() -> UInt64 {
+        unsafe state.lastID += 1
+        return unsafe state.lastID
+    }
+
+    func register(_ socket: any WatchedSocket, id: UInt64) {
+        unsafe state.sockets[id] = Watched(socket: socket)
+    }
+
+    func watch(_ descriptor: Int32, id: UInt64, reading: Bool, writing: Bool) {
+        assertCurrent()
+        let code = unsafe state.poller.watch(descriptor, id: id, reading: reading, writing: writing)
+        guard code != 0 else { return }
+        // Soon: who watches may be in the middle of something.
+        schedule(Completion { unsafe self.state.sockets[id]?.socket?.watchFailed(code) })
+    }
+
+    /// Closes `descriptor` on the loop, now or soon: from the `deinit` of its owner, which runs on any thread.
+    func release(_ descriptor: Int32, id: UInt64) {
+        guard isCurrent else { return schedule(Completion { self.release(descriptor, id: id) }) }
+        unsafe state.sockets[id] = nil
+        _ = unsafe state.poller.watch(descriptor, id: id, reading: false, writing: false)
+        closeDescriptor(descriptor)
+    }
+
+    // MARK: Missing system resources
+
+    /// Why sockets cannot be watched; `nil` when they can. Tries again if there was nothing to watch them with.
+    private func pollerFailure() -> TransportError? {
+        guard unsafe !state.canWatch else { return nil }
+        do throws(TransportError) {
+            let poller = try mechanism.makePoller()
+            unsafe (state.poller, state.canWatch) = (poller, true)
+            posted.withLock { $0.wakeDescriptor = poller.wakeDescriptor }
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    /// Takes turns on threads of Swift's pool until the system has a thread to start.
+    private func runWithoutThread(named name: String, _ start: @escaping ThreadStarter) {
+        // Not structured: it begins in an initializer, where nobody can await it, and ends when there is a thread. Only one
+        // thread at a time takes a turn, and the next sees what it did, since the turns are steps of one task.
+        Task.detached { [self] in
+            repeat {
+                turnOnBorrowedThread()
+                try? await Task.sleep(for: .milliseconds(5))
+            } while start(name, { self.run() }) != 0
+        }
+    }
+
+    private func turnOnBorrowedThread() {
+        thread.store(currentThread(), ordering: .relaxed)
+        defer { thread.store(0, ordering: .relaxed) }
+        turn(mayWait: false)
+    }
+
+    // MARK: The turn
+
+    private func run() -> Never {
+        thread.store(currentThread(), ordering: .relaxed)
+        unsafe state.turnTime = now
+        while true { turn(mayWait: true) }
+    }
+
+    @inline(__always)
+    private func turn(mayWait: Bool) {
+        runPosted()
+        if unsafe !state.atEndOfTurn.isEmpty {
+            // There is something to write: callers who are about to say more may say it first, so that it goes
+            // out in the same system call.
+            yieldProcessor()
+            runPosted()
+        }
+        runEndOfTurn()
+        if !mayWait || !awaitNews() { waitForSockets(mayWait: mayWait) }
+        unsafe state.turnTime = now
+        if unsafe !state.canWatch { _ = pollerFailure() }
+        // Taken out before the sockets have their turn: what they leave for the next turn is not for this one.
+        var carried = unsafe exchange(&state.inNextTurn, with: [])
+        runReady()
+        if !carried.isEmpty { run(&carried) }
+        runTimers()
+    }
+
+    /// An array with room for more is not kept for the next turn: a burst would leave its memory behind.
+    private static let keptCapacity = 8192
+
+    /// Runs jobs and work until there is none, at most `rounds` rounds: jobs that make jobs must not starve the sockets.
+    private func runPosted(rounds: Int = 8) {
+        for _ in 0..<rounds {
+            takePosted()
+            if unsafe state.jobs.isEmpty && state.work.isEmpty { return }
+            var work = unsafe state.takeWork()
+            run(&work)
+            var jobs = unsafe state.takeJobs()
+            for job in jobs { run(job) }
+            jobs.removeAll(keepingCapacity: jobs.capacity <= Self.keptCapacity)
+            unsafe state.spareJobs = jobs
+        }
+    }
+
+    /// Runs work that was taken out of `state`, and lets go of it outside: the last reference to a server or a client may
+    /// die here, whose sockets then come back to this loop.
+    private func run(_ work: inout [any LoopWork]) {
+        for item in work { item.runOnLoop() }
+        work.removeAll(keepingCapacity: work.capacity <= Self.keptCapacity)
+        unsafe state.spareWork = work
+    }
+
+    /// Tells the runtime what the job runs on, and no more than is true of its task: where they differ, every call of an
+    /// actor to itself, and the first step of a task that is on no actor, would go through the queue once more.
+    private func run(_ job: Job) {
+        if job.prefersLoop {
+            unsafe job.job.runSynchronously(on: taskFace.asUnownedTaskExecutor())
+        } else {
+            unsafe job.job.runSynchronously(on: asUnownedSerialExecutor())
+        }
+    }
+
+    private func takePosted() {
+        posted.withLock { posted in
+            if !posted.jobs.isEmpty {
+                unsafe state.jobs.append(contentsOf: posted.jobs)
+                posted.jobs.removeAll(keepingCapacity: posted.jobs.capacity <= Self.keptCapacity)
+            }
+            if !posted.work.isEmpty {
+                unsafe state.work.append(contentsOf: posted.work)
+                posted.work.removeAll(keepingCapacity: posted.work.capacity <= Self.keptCapacity)
+            }
+        }
+    }
+
+    private func runEndOfTurn() {
+        // Two rounds: what pinned callers said at the end of a turn is still written in this turn.
+        for _ in 0..<2 where unsafe !state.atEndOfTurn.isEmpty {
+            var work = unsafe state.takeEndOfTurn()
+            run(&work)
+        }
+    }
+
+    package func expectNews() {
+        assertCurrent()
+        unsafe state.expectation.isRaised = true
+    }
+
+    /// Whether there is something to do, given a little time to come up when it is expected.
+    ///
+    /// To sleep and be woken costs tens of microseconds on a virtual machine, more than the callers who were just resumed
+    /// need to say the next thing.
+    private func awaitNews() -> Bool {
+        guard unsafe state.expectation.take(), unsafe state.inNextTurn.isEmpty else { return false }
+        for _ in 0..<32 {
+            yieldProcessor()
+            if posted.withLock({ !($0.jobs.isEmpty && $0.work.isEmpty) }) { return unsafe state.expectation.fulfil() }
+            unsafe state.poller.wait(nanoseconds: 0, into: &state.ready)
+            if unsafe !state.ready.isEmpty { return unsafe state.expectation.fulfil() }
+        }
+        return unsafe state.expectation.disappoint()
+    }
+
+    private func waitForSockets(mayWait: Bool) {
+        var timeout: Int64 = -1
+        if unsafe !mayWait
+            || !(state.jobs.isEmpty && state.work.isEmpty && state.atEndOfTurn.isEmpty && state.inNextTurn.isEmpty)
+        {
+            timeout = 0
+        } else if let next = unsafe state.timers.next {
+            // Compared first: from a deadline in the farthest past to now is more than 64 bits hold.
+            let now = now
+            timeout = next <= now ? 0 : next.nanoseconds - now.nanoseconds
+        }
+        if timeout != 0 {
+            let hasNews = posted.withLock { posted in
+                if !(posted.jobs.isEmpty && posted.work.isEmpty) { return true }
+                posted.isSleeping = true
+                return false
+            }
+            if hasNews { timeout = 0 }
+        }
+        unsafe state.poller.wait(nanoseconds: timeout, into: &state.ready)
+        if timeout != 0 { posted.withLock { $0.isSleeping = false } }
+    }
+
+    private func runReady() {
+        guard unsafe !state.ready.isEmpty else { return }
+        let ready = unsafe exchange(&state.ready, with: [])
+        for readiness in ready {
+            // A socket that an earlier one's handler closed is gone from the table.
+            unsafe state.sockets[readiness.id]?.socket?.isReady(readiness)
+        }
+        if unsafe state.ready.isEmpty {
+            unsafe state.ready = ready
+            unsafe state.ready.removeAll(keepingCapacity: true)
+        }
+    }
+
+    private func runTimers() {
+        // Timers that came due while the sockets were served are the next turn's.
+        let now = turnTime
+        while let timer = unsafe state.timers.popDue(at: now) { timer.fire() }
+    }
+}

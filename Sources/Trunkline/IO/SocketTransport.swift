@@ -1,0 +1,207 @@
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
+func closeDescriptor(_ descriptor: Int32) {
+    _ = close(descriptor)
+}
+
+/// A socket that the loop watches. Confined to the loop.
+protocol WatchedSocket: AnyObject {
+    func isReady(_ readiness: Readiness)
+    /// The system does not tell when it is ready; with its error number. What was asked for is not watched.
+    func watchFailed(_ code: Int32)
+}
+
+/// A TCP or Unix domain socket. The only owner of its descriptor.
+final class SocketTransport: Transport, WatchedSocket {
+    let id: UInt64
+    private let loop: SocketEventLoop
+    weak var handler: (any TransportHandler)?
+    private var descriptor: Int32 = -1
+    private var isConnecting = false
+
+    var isReading = false {
+        didSet { if isReading != oldValue { updateInterest() } }
+    }
+    var awaitsWritable = false {
+        didSet { if awaitsWritable != oldValue { updateInterest() } }
+    }
+
+    init(id: UInt64, loop: SocketEventLoop, handler: any TransportHandler) {
+        self.id = id
+        self.loop = loop
+        self.handler = handler
+    }
+
+    /// Takes over an accepted socket.
+    init(id: UInt64, loop: SocketEventLoop, accepted: Int32) {
+        self.id = id
+        self.loop = loop
+        descriptor = accepted
+    }
+
+    deinit {
+        if descriptor >= 0 { loop.release(descriptor, id: id) }
+    }
+
+    // MARK: Connecting
+
+    /// `obstacle` is why the loop cannot watch the socket, if it cannot.
+    func connect(to address: SocketAddress, options: SocketOptions, unless obstacle: TransportError? = nil) {
+        let doing = "connecting to \(address)"
+        if var obstacle {
+            obstacle.message = "\(doing): \(obstacle.message)"
+            return report(.connectFailed(obstacle))
+        }
+        descriptor = openSocket(for: address)
+        guard descriptor >= 0 else { return report(.connectFailed(transportError(errno, doing))) }
+        loop.register(self, id: id)
+        apply(options, to: descriptor, for: address)
+        if let source = options.sourceAddress, address.family != nil,
+            let error = bindSource(descriptor, to: source, doing: doing)
+        {
+            return report(.connectFailed(error))
+        }
+        let code = unsafe withSockaddr(address) { pointer, length in
+            unsafe systemConnect(descriptor, pointer, length) == 0 ? 0 : errno
+        }
+        switch code {
+        case nil:
+            report(.connectFailed(TransportError(.invalidAddress, "\(doing): \(unwritable)")))
+        case 0?:
+            report(.connected)
+        case EINPROGRESS?:
+            isConnecting = true
+            connectingTo = address
+            updateInterest()
+        case EAGAIN?:  // a Unix domain socket whose listener has no room
+            report(.connectFailed(TransportError(.refused, errno: EAGAIN, "\(doing): the listener's backlog is full")))
+        case let code?:
+            report(.connectFailed(transportError(code, doing)))
+        }
+    }
+
+    private var connectingTo: SocketAddress?
+
+    var hasFailed: Bool {
+        guard descriptor >= 0 else { return true }
+        var request = pollfd(fd: descriptor, events: 0, revents: 0)
+        return unsafe poll(&request, 1, 0) == 1 && Int32(request.revents) & Int32(POLLERR | POLLHUP) != 0
+    }
+
+    /// For asking the system about it.
+    var openDescriptor: Int32? { descriptor >= 0 ? descriptor : nil }
+
+    /// Tells the handler soon: never before `connect` has returned the transport.
+    private func report(_ event: TransportEvent) {
+        let id = id
+        loop.schedule(Completion { [weak handler] in handler?.transport(id, did: event) })
+    }
+
+    private func finishConnecting() {
+        isConnecting = false
+        updateInterest()
+        let code = pendingError(descriptor)
+        let doing = connectingTo.map { "connecting to \($0)" } ?? "connecting"
+        handler?.transport(id, did: code == 0 ? .connected : .connectFailed(transportError(code, doing)))
+    }
+
+    // MARK: Readiness
+
+    private func updateInterest() {
+        guard descriptor >= 0 else { return }
+        loop.watch(descriptor, id: id, reading: isReading, writing: awaitsWritable || isConnecting)
+    }
+
+    func isReady(_ readiness: Readiness) {
+        if isConnecting {
+            if readiness.isWritable { finishConnecting() }
+            return
+        }
+        if readiness.isReadable && isReading { handler?.transport(id, did: .readable) }
+        if readiness.isWritable && awaitsWritable { handler?.transport(id, did: .writable) }
+    }
+
+    /// Without readiness there is no use for the socket: the next read or write fails with the
+    /// error.
+    func watchFailed(_ code: Int32) {
+        guard descriptor >= 0, failure == nil else { return }
+        let error = transportError(code, "watching a socket")
+        failure = error
+        if isConnecting {
+            isConnecting = false
+            handler?.transport(id, did: .connectFailed(error))
+        } else if isReading {
+            handler?.transport(id, did: .readable)
+        } else if awaitsWritable {
+            handler?.transport(id, did: .writable)
+        }
+    }
+
+    // MARK: Bytes
+
+    /// Why the socket cannot be used although it is open.
+    private var failure: TransportError?
+
+    /// The system tells of a reset once: when a write has heard of it, reading ends as if the peer had closed in good
+    /// order.
+    private var resetSeenByWrite: TransportError?
+
+    func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome {
+        guard descriptor >= 0 else { return .end }
+        if let failure { return .failed(failure) }
+        while true {
+            let count = unsafe recv(descriptor, buffer.baseAddress, buffer.count, 0)
+            if count > 0 { return .bytes(count) }
+            if count == 0 { return resetSeenByWrite.map { .failed($0) } ?? .end }
+            switch errno {
+            case EINTR: continue
+            case EAGAIN, EWOULDBLOCK: return .wouldBlock
+            default: return .failed(transportError(errno, "reading"))
+            }
+        }
+    }
+
+    func write(_ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome {
+        guard descriptor >= 0 else { return .failed(TransportError(.closedByPeer, "the socket is closed")) }
+        if let failure { return .failed(failure) }
+        while true {
+            let count = unsafe sendPieces(descriptor, pieces)
+            if count >= 0 { return .bytes(count) }
+            switch errno {
+            case EINTR: continue
+            case EAGAIN, EWOULDBLOCK: return .wouldBlock
+            case let code:
+                let error = transportError(code, "writing")
+                if code == ECONNRESET { resetSeenByWrite = error }
+                return .failed(error)
+            }
+        }
+    }
+
+    func finishWriting() {
+        if descriptor >= 0 { shutdown(descriptor, Int32(SHUT_WR)) }
+    }
+
+    func close() {
+        guard descriptor >= 0 else { return }
+        handler = nil
+        loop.release(descriptor, id: id)
+        descriptor = -1
+    }
+
+    func reset() {
+        if descriptor >= 0 { setLingerZero(descriptor) }
+        close()
+    }
+}
+
+/// `connect(2)`, whose name the method above hides.
+private func systemConnect(_ descriptor: Int32, _ address: UnsafePointer<sockaddr>, _ length: socklen_t) -> Int32 {
+    unsafe connect(descriptor, address, length)
+}

@@ -1,0 +1,130 @@
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
+// Socket addresses as the system writes them, and the system's look-up of names.
+
+/// Calls `body` with `address` as the system writes it; `nil` when it cannot be written (a path that is too long or has a
+/// zero byte).
+func withSockaddr<Result>(
+    _ address: SocketAddress,
+    _ body: (UnsafePointer<sockaddr>, socklen_t) -> Result
+) -> Result? {
+    func pass<Value>(_ value: Value) -> Result {
+        unsafe withUnsafePointer(to: value) { pointer in
+            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                unsafe body($0, socklen_t(MemoryLayout<Value>.size))
+            }
+        }
+    }
+    switch address {
+    case .ipv4(let bytes, let port):
+        guard bytes.count == 4 else { return nil }
+        var value = sockaddr_in()
+        value.sin_family = sa_family_t(AF_INET)
+        value.sin_port = port.bigEndian
+        unsafe withUnsafeMutableBytes(of: &value.sin_addr) { unsafe $0.copyBytes(from: bytes) }
+        return pass(value)
+    case .ipv6(let bytes, let port, let scope):
+        guard bytes.count == 16 else { return nil }
+        var value = sockaddr_in6()
+        value.sin6_family = sa_family_t(AF_INET6)
+        value.sin6_port = port.bigEndian
+        value.sin6_scope_id = scope
+        unsafe withUnsafeMutableBytes(of: &value.sin6_addr) { unsafe $0.copyBytes(from: bytes) }
+        return pass(value)
+    case .unix(let path):
+        var value = sockaddr_un()
+        value.sun_family = sa_family_t(AF_UNIX)
+        let capacity = MemoryLayout.size(ofValue: value.sun_path)
+        guard path.utf8.count < capacity, !path.hasZeroByte else { return nil }
+        unsafe withUnsafeMutableBytes(of: &value.sun_path) { unsafe $0.copyBytes(from: Array(path.utf8)) }
+        return pass(value)
+    }
+}
+
+/// Why `withSockaddr` could not write a path.
+let unwritable = "the path is too long or contains a NUL byte"
+
+/// Reads an address the system wrote.
+func readSockaddr(_ pointer: UnsafePointer<sockaddr>) -> SocketAddress? {
+    switch Int32(unsafe pointer.pointee.sa_family) {
+    case AF_INET:
+        return unsafe pointer.withMemoryRebound(to: sockaddr_in.self, capacity: 1) {
+            let bytes = unsafe withUnsafeBytes(of: $0.pointee.sin_addr) { unsafe Array($0) }
+            return unsafe .ipv4(bytes, port: UInt16(bigEndian: $0.pointee.sin_port))
+        }
+    case AF_INET6:
+        return unsafe pointer.withMemoryRebound(to: sockaddr_in6.self, capacity: 1) {
+            let bytes = unsafe withUnsafeBytes(of: $0.pointee.sin6_addr) { unsafe Array($0) }
+            return unsafe .ipv6(bytes, port: UInt16(bigEndian: $0.pointee.sin6_port), scope: $0.pointee.sin6_scope_id)
+        }
+    default: return nil
+    }
+}
+
+/// The local address of a socket.
+func localAddress(_ descriptor: Int32) -> SocketAddress? {
+    var storage = sockaddr_storage()
+    var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
+    return unsafe withUnsafeMutablePointer(to: &storage) { pointer in
+        unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+            guard unsafe getsockname(descriptor, $0, &length) == 0 else { return nil }
+            return unsafe readSockaddr($0)
+        }
+    }
+}
+
+/// Asks the system for the addresses of `host` in one family, with port 0. Blocks, perhaps for many seconds: never to be
+/// called on a loop.
+///
+/// Without AI_ADDRCONFIG: it does not count loopback addresses, so that on a host that has no others even `localhost`
+/// would be unknown. An address of a family that has no route fails at once and costs nothing.
+@Sendable
+func systemLookUp(_ host: String, _ family: AddressFamily) -> NameLookup.Answer {
+    func failure(_ reason: String) -> NameLookup.Answer {
+        .failure(TransportError(.nameResolutionFailed, "resolving \(host.withoutCredentials.escaped()): \(reason)"))
+    }
+    // The system would see the name end at a zero byte, and find another host.
+    guard !host.isEmpty, !host.hasZeroByte else { return failure("it is no name") }
+    var hints = unsafe addrinfo()
+    unsafe hints.ai_family = family == .ipv4 ? AF_INET : AF_INET6
+    #if os(Linux)
+        unsafe hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
+    #else
+        unsafe hints.ai_socktype = SOCK_STREAM
+    #endif
+    var list: UnsafeMutablePointer<addrinfo>?
+    let code = unsafe getaddrinfo(host, nil, &hints, &list)
+    guard code == 0 else {
+        if code == EAI_SYSTEM { return failure(systemMessage(errno)) }
+        return failure(unsafe gai_strerror(code).map { unsafe String(cString: $0) } ?? "error \(code)")
+    }
+    defer { unsafe freeaddrinfo(list) }
+    var addresses: [SocketAddress] = []
+    var next = unsafe list
+    while let entry = unsafe next {
+        if let raw = unsafe entry.pointee.ai_addr, let address = unsafe readSockaddr(raw) { addresses.append(address) }
+        unsafe next = entry.pointee.ai_next
+    }
+    return .success(addresses)
+}
+
+/// The address that `host` is written as, when it is one and no name.
+package func literalAddress(_ host: String, port: UInt16) -> SocketAddress? {
+    // Behind a zero byte may stand another name: the system would not see it.
+    guard !host.hasZeroByte else { return nil }
+    var four = in_addr()
+    if unsafe inet_pton(AF_INET, host, &four) == 1 {
+        return .ipv4(unsafe withUnsafeBytes(of: four) { unsafe Array($0) }, port: port)
+    }
+    var six = in6_addr()
+    if unsafe inet_pton(AF_INET6, host, &six) == 1 {
+        return .ipv6(unsafe withUnsafeBytes(of: six) { unsafe Array($0) }, port: port, scope: 0)
+    }
+    return nil
+}

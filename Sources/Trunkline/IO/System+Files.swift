@@ -1,0 +1,137 @@
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
+/// Tells two states of a file apart.
+package struct FileVersion: Hashable, Sendable {
+    private let device: UInt64
+    private let inode: UInt64
+    private let size: Int64
+    /// Seconds and nanoseconds of the last change to it.
+    private let changed: [Int64]
+
+    /// `nil` when there is no such file, or it cannot be asked about.
+    init?(ofFile path: String) {
+        var status = stat()
+        guard !path.hasZeroByte, unsafe stat(path, &status) == 0 else { return nil }
+        device = UInt64(truncatingIfNeeded: status.st_dev)
+        inode = UInt64(status.st_ino)
+        size = Int64(status.st_size)
+        #if canImport(Darwin)
+            changed = [Int64(status.st_ctimespec.tv_sec), Int64(status.st_ctimespec.tv_nsec)]
+        #else
+            changed = [Int64(status.st_ctim.tv_sec), Int64(status.st_ctim.tv_nsec)]
+        #endif
+    }
+}
+
+/// The bytes of a regular file of up to `limit` bytes. What is none (a FIFO, a terminal, a socket, a directory) is refused: to
+/// open or to read it could take for ever.
+func contents(ofFile path: String, limit: Int) -> Result<[UInt8], TransportError> {
+    let descriptor: Int32
+    do throws(TransportError) { descriptor = try openRegularFile(path).descriptor } catch { return .failure(error) }
+    defer { closeDescriptor(descriptor) }
+    var bytes: [UInt8] = []
+    while bytes.count <= limit {
+        let (count, code) = unsafe withUnsafeTemporaryAllocation(byteCount: 16384, alignment: 8) { memory in
+            let count = unsafe Int(systemRead(descriptor, memory))
+            let code = errno
+            if count > 0 { unsafe bytes.append(contentsOf: memory[..<count]) }
+            return (count, code)
+        }
+        if count == 0 { return .success(bytes) }
+        if count < 0, code != EINTR { return .failure(transportError(code, "reading \(path)")) }
+    }
+    return .failure(TransportError(.system, errno: EFBIG, "reading \(path): it has more than \(limit) bytes"))
+}
+
+/// Opens a regular file for reading, without waiting for anything else that may be there.
+private func openRegularFile(_ path: String) throws(TransportError) -> (descriptor: Int32, size: Int) {
+    let doing = "reading \(path)"
+    guard !path.hasZeroByte else { throw pathError(doing) }
+    // To open a FIFO without O_NONBLOCK waits for a writer. Regular files do not care.
+    let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+    guard descriptor >= 0 else { throw transportError(errno, doing) }
+    var status = stat()
+    var failure: TransportError?
+    if unsafe fstat(descriptor, &status) != 0 {
+        failure = transportError(errno, doing)
+    } else if status.st_mode & S_IFMT != S_IFREG {
+        failure = TransportError(.system, errno: EINVAL, "\(doing): it is not a regular file")
+    }
+    guard let failure else { return (descriptor, Int(status.st_size)) }
+    closeDescriptor(descriptor)
+    throw failure
+}
+
+/// A regular file that is open for reading, and stays the same file whatever its path leads to meanwhile.
+///
+/// Every call may block for as long as the disk does: not for event loops, nor for the cooperative pool.
+package final class InputFile: Sendable {
+    package let path: String
+    /// How many bytes it had when it was opened.
+    package let count: Int
+    private let descriptor: Int32
+
+    /// Opens the file at `path`. Anything but a regular file fails with `EINVAL`.
+    package init(at path: String) throws(TransportError) {
+        (descriptor, count) = try openRegularFile(path)
+        self.path = path
+    }
+
+    deinit { closeDescriptor(descriptor) }
+
+    /// Fills `memory` from `offset` on. Returns how many bytes there were: fewer at the end of the file.
+    package func read(into memory: UnsafeMutableRawBufferPointer, at offset: Int) throws(TransportError) -> Int {
+        try unsafe readFully(descriptor, into: memory, at: offset, of: path)
+    }
+}
+
+/// Fills `memory` with what the file of `descriptor` has from `offset` on. Returns how many bytes there were: fewer at the
+/// end of the file.
+func readFully(
+    _ descriptor: Int32,
+    into memory: UnsafeMutableRawBufferPointer,
+    at offset: Int,
+    of path: String
+) throws(TransportError) -> Int {
+    var filled = 0
+    while filled < memory.count {
+        let rest = unsafe UnsafeMutableRawBufferPointer(rebasing: memory[filled...])
+        let count = unsafe pread(descriptor, rest.baseAddress, rest.count, off_t(offset + filled))
+        let code = errno
+        if count == 0 { break }
+        if count > 0 { filled += count } else if code != EINTR { throw transportError(code, "reading \(path)") }
+    }
+    return filled
+}
+
+/// The error for a path that the system would see end at its zero byte.
+func pathError(_ doing: String) -> TransportError {
+    TransportError(.system, errno: EINVAL, "\(doing): the path contains a NUL byte")
+}
+
+/// Makes a file of these bytes that its owner alone may read; there must be none yet.
+package func createFile(at path: String, with bytes: [UInt8]) throws(TransportError) {
+    guard !path.hasZeroByte else { throw pathError("creating \(path)") }
+    let descriptor = unsafe open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+    guard descriptor >= 0 else { throw transportError(errno, "creating \(path)") }
+    defer { closeDescriptor(descriptor) }
+    var start = 0
+    while start < bytes.count {
+        let (count, code) = unsafe bytes.withUnsafeBytes { memory in
+            let rest = unsafe memory[start...]
+            let count = unsafe write(descriptor, UnsafeRawBufferPointer(rebasing: rest).baseAddress, rest.count)
+            return (count, errno)
+        }
+        if count > 0 { start += count } else if code != EINTR { throw transportError(code, "writing \(path)") }
+    }
+}
+
+private func systemRead(_ descriptor: Int32, _ memory: UnsafeMutableRawBufferPointer) -> Int {
+    unsafe read(descriptor, memory.baseAddress, memory.count)
+}

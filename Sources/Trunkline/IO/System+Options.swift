@@ -1,0 +1,85 @@
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
+// Options of sockets, as the system takes them.
+
+#if os(Linux)
+    private let keepIdle = Int32(TCP_KEEPIDLE)
+#else
+    private let keepIdle = Int32(TCP_KEEPALIVE)
+#endif
+private let tcp = Int32(IPPROTO_TCP)
+
+/// Applies what `options` ask for, but for the source address; Unix domain sockets have none of these.
+///
+/// An option that the system refuses stays as it was: none is worth a connection.
+func apply(_ options: SocketOptions, to descriptor: Int32, for address: SocketAddress) {
+    if case .unix = address { return }
+    setOption(descriptor, tcp, Int32(TCP_NODELAY), options.noDelay ? 1 : 0)
+    setOption(descriptor, SOL_SOCKET, SO_KEEPALIVE, options.keepAlive == nil ? 0 : 1)
+    if let keepAlive = options.keepAlive {
+        setOption(descriptor, tcp, keepIdle, whole(keepAlive.idle, .seconds(1), atMost: 32_767))
+        setOption(descriptor, tcp, Int32(TCP_KEEPINTVL), whole(keepAlive.interval, .seconds(1), atMost: 32_767))
+        setOption(descriptor, tcp, Int32(TCP_KEEPCNT), Int32(min(max(keepAlive.count, 1), 127)))
+    }
+    #if os(Linux)
+        if let userTimeout = options.userTimeout {
+            setOption(descriptor, tcp, Int32(TCP_USER_TIMEOUT), whole(userTimeout, .milliseconds(1), atMost: .max))
+        }
+    #endif
+}
+
+/// `duration` in `unit`s, rounded up: zero would mean the system's default, or be refused.
+private func whole(_ duration: Duration, _ unit: Duration, atMost limit: Int32) -> Int32 {
+    let (nanoseconds, size) = (duration.clampedNanoseconds, unit.clampedNanoseconds)
+    let count = nanoseconds / size + (nanoseconds % size > 0 ? 1 : 0)
+    return Int32(min(max(count, 1), Int64(limit)))
+}
+
+/// Binds a socket that is going to connect to the host of `source`; `nil` on success.
+func bindSource(_ descriptor: Int32, to source: SocketAddress, doing: String) -> TransportError? {
+    #if os(Linux)
+        // The port is chosen when the destination is known: else all connections from `source` would share 28,000.
+        setOption(descriptor, Int32(IPPROTO_IP), Int32(IP_BIND_ADDRESS_NO_PORT), 1)
+    #endif
+    let code = unsafe withSockaddr(source.with(port: 0)) { pointer, length in
+        unsafe bind(descriptor, pointer, length) == 0 ? 0 : errno
+    }
+    guard code != 0 else { return nil }
+    let reason = code.map(systemMessage) ?? "it cannot be written"
+    return TransportError(.invalidAddress, errno: code ?? 0, "\(doing) from \(source): \(reason)")
+}
+
+/// What the system says that is set on the socket of `transport`; `nil` when it is no open socket of the system's.
+package func appliedOptions(of transport: any Transport) -> SocketOptions? {
+    let socket = (transport as? SecuredTransport)?.socket ?? transport
+    guard let descriptor = (socket as? SocketTransport)?.openDescriptor else { return nil }
+    var options = SocketOptions()
+    options.noDelay = option(descriptor, tcp, Int32(TCP_NODELAY)) != 0
+    options.keepAlive = nil
+    if option(descriptor, SOL_SOCKET, SO_KEEPALIVE) != 0 {
+        options.keepAlive = SocketOptions.KeepAlive(
+            idle: .seconds(option(descriptor, tcp, keepIdle)),
+            interval: .seconds(option(descriptor, tcp, Int32(TCP_KEEPINTVL))),
+            count: Int(option(descriptor, tcp, Int32(TCP_KEEPCNT)))
+        )
+    }
+    #if os(Linux)
+        let milliseconds = option(descriptor, tcp, Int32(TCP_USER_TIMEOUT))
+        options.userTimeout = milliseconds == 0 ? nil : .milliseconds(milliseconds)
+    #endif
+    options.sourceAddress = localAddress(descriptor)
+    return options
+}
+
+private func option(_ descriptor: Int32, _ level: Int32, _ name: Int32) -> Int32 {
+    var value: Int32 = 0
+    var length = socklen_t(MemoryLayout<Int32>.size)
+    unsafe getsockopt(descriptor, level, name, &value, &length)
+    return value
+}

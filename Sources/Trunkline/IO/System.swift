@@ -1,0 +1,199 @@
+// The one file for what differs between platforms: every function here exists on all of them.
+
+#if os(Linux)
+    import CTrunkline
+#endif
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
+/// The number of processors that are online, at least one.
+func processorCount() -> Int { max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN))) }
+
+/// Nanoseconds on the system's monotonic clock, the one that goes on while the machine sleeps.
+func monotonicNow() -> Instant {
+    var time = timespec()
+    #if os(Linux)
+        unsafe clock_gettime(CLOCK_BOOTTIME, &time)
+    #else
+        unsafe clock_gettime(CLOCK_MONOTONIC, &time)
+    #endif
+    return Instant(nanoseconds: Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec))
+}
+
+/// Seconds since 1970, as certificates count them.
+package func wallClockSeconds() -> Int { time(nil) }
+
+/// Writes `text` to standard error, past every buffer, so that it is there even if the next step ends the process.
+package func writeToStandardError(_ text: String) {
+    var rest = Array(text.utf8)[...]
+    while !rest.isEmpty {
+        let written = unsafe rest.withUnsafeBytes { unsafe write(2, $0.baseAddress, $0.count) }
+        guard written > 0 else { return }
+        rest = rest.dropFirst(written)
+    }
+}
+
+/// The calling thread, as a number.
+package func currentThread() -> UInt {
+    #if os(Linux)
+        UInt(pthread_self())
+    #else
+        UInt(bitPattern: unsafe pthread_self())
+    #endif
+}
+
+/// Starts a detached thread that runs `body`. Returns 0, or the system's error number when it has no thread left.
+package func startThread(named name: String, _ body: @escaping @Sendable () -> Void) -> Int32 {
+    final class Start {
+        let name: String
+        let body: @Sendable () -> Void
+        init(_ name: String, _ body: @escaping @Sendable () -> Void) {
+            self.name = name
+            self.body = body
+        }
+    }
+    let start = unsafe Unmanaged.passRetained(Start(String(name.prefix(15)), body)).toOpaque()
+    #if os(Linux)
+        var thread = pthread_t()
+        let code = unsafe pthread_create(
+            &thread,
+            nil,
+            { argument in
+                guard let argument = unsafe argument else { return nil }
+                let start = unsafe Unmanaged<Start>.fromOpaque(argument).takeRetainedValue()
+                unsafe trunkline_name_thread(start.name)
+                start.body()
+                return nil
+            },
+            start
+        )
+        if code == 0 { pthread_detach(thread) }
+    #else
+        var thread: pthread_t?
+        let code = unsafe pthread_create(
+            &thread,
+            nil,
+            { argument in
+                let start = unsafe Unmanaged<Start>.fromOpaque(argument).takeRetainedValue()
+                unsafe pthread_setname_np(start.name)
+                start.body()
+                return nil
+            },
+            start
+        )
+        if code == 0, let thread = unsafe thread { unsafe pthread_detach(thread) }
+    #endif
+    if code != 0 { unsafe Unmanaged<Start>.fromOpaque(start).release() }
+    return code
+}
+
+/// Lets another thread that is ready have the processor.
+func yieldProcessor() { sched_yield() }
+
+/// What the system says about an error number.
+func systemMessage(_ code: Int32) -> String {
+    guard let text = unsafe strerror(code) else { return "error \(code)" }
+    return unsafe String(cString: text)
+}
+
+/// An error of the transport for a system error number.
+func transportError(_ code: Int32, _ doing: String) -> TransportError {
+    let kind: TransportError.Code =
+        switch code {
+        case ECONNREFUSED, ENOENT: .refused
+        case EHOSTUNREACH, ENETUNREACH, ENETDOWN, EADDRNOTAVAIL, EHOSTDOWN: .unreachable
+        case ETIMEDOUT: .timedOut
+        case ECONNRESET, EPIPE, ECONNABORTED: .reset
+        case EAFNOSUPPORT, EINVAL, ENAMETOOLONG, EPROTONOSUPPORT: .invalidAddress
+        default: .system
+        }
+    return TransportError(kind, errno: code, "\(doing): \(systemMessage(code))")
+}
+
+// MARK: - Sockets
+
+/// Opens a non-blocking stream socket for `address`; negative with `errno` set on failure.
+func openSocket(for address: SocketAddress) -> Int32 {
+    let family: Int32 =
+        switch address {
+        case .ipv4: AF_INET
+        case .ipv6: AF_INET6
+        case .unix: AF_UNIX
+        }
+    #if os(Linux)
+        return socket(family, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue), 0)
+    #else
+        let descriptor = socket(family, SOCK_STREAM, 0)
+        if descriptor >= 0 { prepare(descriptor) }
+        return descriptor
+    #endif
+}
+
+/// Takes a waiting connection off a listening socket, non-blocking; negative with `errno` set when there is none.
+func acceptSocket(_ listener: Int32) -> Int32 {
+    #if os(Linux)
+        return trunkline_accept(listener)
+    #else
+        let descriptor = unsafe accept(listener, nil, nil)
+        if descriptor >= 0 { prepare(descriptor) }
+        return descriptor
+    #endif
+}
+
+#if !os(Linux)
+    private func prepare(_ descriptor: Int32) {
+        _ = fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK)
+        _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+        setOption(descriptor, SOL_SOCKET, SO_NOSIGPIPE, 1)
+    }
+#endif
+
+func setOption(_ descriptor: Int32, _ level: Int32, _ name: Int32, _ value: Int32) {
+    var value = value
+    unsafe setsockopt(descriptor, level, name, &value, socklen_t(MemoryLayout<Int32>.size))
+}
+
+/// The error that a finished `connect` left on the socket; 0 for success.
+func pendingError(_ descriptor: Int32) -> Int32 {
+    var code: Int32 = 0
+    var length = socklen_t(MemoryLayout<Int32>.size)
+    guard unsafe getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &code, &length) == 0 else { return errno }
+    return code
+}
+
+/// Makes `close` send a reset.
+func setLingerZero(_ descriptor: Int32) {
+    var option = linger(l_onoff: 1, l_linger: 0)
+    unsafe setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
+}
+
+/// Sends `pieces` in one call without SIGPIPE; negative with `errno` set on failure.
+func sendPieces(_ descriptor: Int32, _ pieces: [UnsafeRawBufferPointer]) -> Int {
+    #if os(Linux)
+        let flags = Int32(MSG_NOSIGNAL)
+    #else
+        let flags: Int32 = 0  // SO_NOSIGPIPE is set on the socket
+    #endif
+    if unsafe pieces.count == 1 {
+        return unsafe send(descriptor, pieces[0].baseAddress, pieces[0].count, flags)
+    }
+    return unsafe withUnsafeTemporaryAllocation(of: iovec.self, capacity: max(1, pieces.count)) { vectors in
+        for index in unsafe pieces.indices {
+            let piece = unsafe pieces[index]
+            unsafe vectors.initializeElement(
+                at: index,
+                to: iovec(iov_base: UnsafeMutableRawPointer(mutating: piece.baseAddress), iov_len: piece.count)
+            )
+        }
+        var message = unsafe msghdr()
+        unsafe message.msg_iov = vectors.baseAddress
+        unsafe message.msg_iovlen = .init(pieces.count)
+        return unsafe sendmsg(descriptor, &message, flags)
+    }
+}

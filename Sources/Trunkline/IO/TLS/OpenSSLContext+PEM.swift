@@ -1,0 +1,86 @@
+import CTrunkline
+
+/// Certificates and keys as texts (RFC 7468).
+extension OpenSSLContext {
+    /// Adds every certificate of `text` to the roots.
+    func addRoots(_ text: Bytes) throws(TransportError) {
+        let api = unsafe library.api
+        let store = unsafe api.pointee.SSL_CTX_get_cert_store(pointer)
+        try unsafe eachCertificate(of: text, "the roots") { certificate in
+            unsafe api.pointee.X509_STORE_add_cert(store, certificate) == 1
+        }
+    }
+
+    /// Makes `certificates`, of which the first is the own one, and the key that belongs to it the ones to show.
+    func use(_ identity: TLSSettings.Identity) throws(TransportError) {
+        let api = unsafe library.api
+        var isFirst = true
+        try unsafe eachCertificate(of: identity.certificates, "the certificate") { certificate in
+            defer { isFirst = false }
+            if isFirst { return unsafe api.pointee.SSL_CTX_use_certificate(pointer, certificate) == 1 }
+            // SSL_CTRL_CHAIN_CERT; 1: counts as used once more.
+            return unsafe api.pointee.SSL_CTX_ctrl(pointer, 89, 1, UnsafeMutableRawPointer(certificate)) == 1
+        }
+        let privateKey = unsafe withBIO(of: identity.key) { unsafe readKey($0, identity.passphrase) }
+        defer { unsafe api.pointee.EVP_PKEY_free(privateKey) }
+        guard unsafe privateKey != nil else {
+            let (_, text) = library.takeErrors()
+            let hint =
+                identity.passphrase == nil
+                ? "; if it is encrypted, it needs a passphrase" : ", or the passphrase is wrong"
+            throw TransportError(.tls(.configuration), "the private key cannot be read (\(text))\(hint)")
+        }
+        guard
+            unsafe api.pointee.SSL_CTX_use_PrivateKey(pointer, privateKey) == 1,
+            unsafe api.pointee.SSL_CTX_check_private_key(pointer) == 1
+        else {
+            let text = library.takeErrors().text
+            throw TransportError(.tls(.configuration), "the private key does not fit the certificate (\(text))")
+        }
+    }
+
+    private func readKey(_ bio: OpaquePointer?, _ passphrase: String?) -> OpaquePointer? {
+        // Without a callback OpenSSL would ask at the terminal.
+        let answer: trunkline_passphrase_callback = { buffer, size, _, data in
+            guard let passphrase = unsafe data?.load(as: [UInt8]?.self), passphrase.count <= size else { return -1 }
+            for (index, byte) in passphrase.enumerated() { unsafe buffer?[index] = CChar(bitPattern: byte) }
+            return Int32(passphrase.count)
+        }
+        var secret: [UInt8]? = passphrase.map { Array($0.utf8) }
+        defer { for index in (secret ?? []).indices { secret?[index] = 0 } }
+        return unsafe withUnsafeMutablePointer(to: &secret) {
+            unsafe library.api.pointee.PEM_read_bio_PrivateKey(bio, nil, answer, $0)
+        }
+    }
+
+    private func eachCertificate(
+        of text: Bytes,
+        _ what: String,
+        _ body: (OpaquePointer) -> Bool
+    ) throws(TransportError) {
+        let api = unsafe library.api
+        let refuse: trunkline_passphrase_callback = { _, _, _, _ in -1 }
+        var count = 0
+        var isUsable = true
+        unsafe withBIO(of: text) { bio in
+            while isUsable, let certificate = unsafe api.pointee.PEM_read_bio_X509(bio, nil, refuse, nil) {
+                isUsable = unsafe body(certificate)
+                unsafe api.pointee.X509_free(certificate)
+                count += 1
+            }
+        }
+        let (reason, text) = library.takeErrors()
+        // 108: there is no further one.
+        if count > 0, isUsable, reason == 108 { return }
+        let problem = count == 0 && reason == 108 ? "there is no certificate in the text" : text
+        throw TransportError(.tls(.configuration), "\(what) cannot be used: \(problem)")
+    }
+
+    private func withBIO<Result>(of text: Bytes, _ body: (OpaquePointer?) -> Result) -> Result {
+        unsafe text.withUnsafeBytes { memory in
+            let bio = unsafe library.api.pointee.BIO_new_mem_buf(memory.baseAddress, Int32(clamping: memory.count))
+            defer { unsafe _ = library.api.pointee.BIO_free(bio) }
+            return unsafe body(bio)
+        }
+    }
+}

@@ -1,0 +1,80 @@
+/// What the socket has is decrypted for the owner, who asks for it.
+extension SecuredTransport {
+    package func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome {
+        switch phase {
+        case .connecting, .handshaking: return .wouldBlock
+        case .failed(let error): return .failed(error)
+        case .open: break
+        }
+        if let ending { return ending }
+        var total = 0
+        var outcome: ReadOutcome?
+        var readings = Self.readings
+        while outcome == nil, total < buffer.count {
+            let free = unsafe UnsafeMutableRawBufferPointer(rebasing: buffer[total...])
+            switch unsafe decrypt(into: free, &readings) {
+            case .bytes(let count): total += count
+            case .needsInput: outcome = .wouldBlock
+            case .end: outcome = .end
+            case .failed(let error): outcome = .failed(error)
+            }
+            // The engine has decrypted as many records as it does at once, or as many bytes as fit: the rest comes in a
+            // later turn, of which `wake` sees to it that there is one.
+            if !left.isEmpty { break }
+        }
+        // The peer may have asked for something, as for new keys.
+        if !engine.outgoing.isEmpty { flush() }
+        if isHeldUp {
+            isHeldUp = false
+            updateInterest()
+        }
+        if let outcome, outcome != .wouldBlock { ending = outcome }
+        // With too much to send, `flush` wakes the owner when there is less.
+        if hasNews, !isChoked, total > 0 || !left.isEmpty { wake() }
+        return total > 0 ? .bytes(total) : outcome ?? .wouldBlock
+    }
+
+    /// Decrypts what is left, or what the socket has. The end of the socket is none of TLS.
+    private func decrypt(
+        into buffer: UnsafeMutableRawBufferPointer,
+        _ readings: inout Int
+    ) -> TLSReadOutcome {
+        guard !hasTooMuchToSend else {
+            isChoked = true
+            socket?.isReading = false
+            return .needsInput
+        }
+        if !left.isEmpty || engine.hasMore {
+            let outcome = try? unsafe feed { input throws(TransportError) in unsafe engine.read(&input, into: buffer) }
+            if let outcome, !outcome.needsInput { return outcome }
+            if !left.isEmpty { return .needsInput }
+        }
+        // No more than fits: what is decrypted is never longer.
+        let size = min(Self.inputSize, max(buffer.count, 4096))
+        return unsafe withUnsafeTemporaryAllocation(byteCount: size, alignment: 8) { memory in
+            // Again when it was a part of a record, or one without bytes of the owner. Bounded, so that a peer that sends
+            // nothing else does not keep the loop: a socket with more to read says so again.
+            while readings > 0 {
+                readings -= 1
+                switch unsafe socket?.read(into: memory) ?? .end {
+                case .bytes(let count):
+                    receivedCount &+= count
+                    var input = unsafe UnsafeRawBufferPointer(rebasing: memory[..<count])
+                    let outcome = unsafe engine.read(&input, into: buffer)
+                    if unsafe !input.isEmpty { unsafe left.append(contentsOf: input) }
+                    if !outcome.needsInput || !left.isEmpty { return outcome }
+                case .wouldBlock: return .needsInput
+                case .end:
+                    let message = "the connection ended without TLS' close_notify: bytes may be missing"
+                    return .failed(TransportError(.tls(.truncated), message))
+                case .failed(let error): return .failed(error)
+                }
+            }
+            return .needsInput
+        }
+    }
+}
+
+extension TLSReadOutcome {
+    fileprivate var needsInput: Bool { if case .needsInput = self { true } else { false } }
+}

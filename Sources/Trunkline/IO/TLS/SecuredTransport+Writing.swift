@@ -1,0 +1,92 @@
+/// What the owner writes is encrypted, in few records, and goes to the socket as this takes it.
+extension SecuredTransport {
+    package func write(_ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome {
+        switch phase {
+        case .connecting, .handshaking: return .wouldBlock
+        case .failed(let error): return .failed(error)
+        case .open: break
+        }
+        if !engine.outgoing.isEmpty { flush() }
+        if let writeFailure { return .failed(writeFailure) }
+        hasSent = false
+        var taken = 0
+        var gathered: [UInt8] = []
+        do throws(TransportError) {
+            for unsafe(index, piece) in unsafe pieces.enumerated() {
+                var rest = unsafe piece[...]
+                while unsafe !rest.isEmpty {
+                    if engine.outgoing.count + gathered.count >= Self.outputSize {
+                        guard try encrypt(&gathered) else { return wrote(taken - gathered.count) }
+                        flush()
+                        if !engine.outgoing.isEmpty { return wrote(taken) }
+                    }
+                    // Few records: small pieces share one. What makes records by itself is not copied.
+                    let isWhole = unsafe rest.count >= Self.recordSize || index == pieces.count - 1
+                    let part: Slice<UnsafeRawBufferPointer>
+                    if gathered.isEmpty, isWhole {
+                        unsafe part = unsafe rest.prefix(Self.outputSize)
+                        guard try unsafe encrypt(UnsafeRawBufferPointer(rebasing: part)) else { return wrote(taken) }
+                    } else {
+                        unsafe part = unsafe rest.prefix(Self.recordSize - gathered.count)
+                        unsafe gathered.append(contentsOf: part)
+                        if gathered.count == Self.recordSize {
+                            guard try encrypt(&gathered) else {
+                                return unsafe wrote(taken + part.count - gathered.count)
+                            }
+                        }
+                    }
+                    unsafe rest = unsafe rest.dropFirst(part.count)
+                    unsafe taken += part.count
+                }
+            }
+            guard try encrypt(&gathered) else { return wrote(taken - gathered.count) }
+        } catch {
+            phase = .failed(error)
+            return .failed(error)
+        }
+        flush()
+        return wrote(taken)
+    }
+
+    /// What to say of `taken` bytes that were encrypted.
+    private func wrote(_ taken: Int) -> WriteOutcome {
+        // Not "taken" when the link is known to be gone and nothing went out: what was not sent can go elsewhere.
+        if let writeFailure, !hasSent || taken == 0 { return .failed(writeFailure) }
+        return taken > 0 ? .bytes(taken) : .wouldBlock
+    }
+
+    /// Encrypts `bytes` and empties it, unless it has to wait.
+    private func encrypt(_ bytes: inout [UInt8]) throws(TransportError) -> Bool {
+        guard !bytes.isEmpty else { return true }
+        let isTaken = try unsafe bytes.span.bytes.withUnsafeBytes { memory throws(TransportError) in
+            try unsafe encrypt(memory)
+        }
+        if isTaken { bytes.removeAll(keepingCapacity: true) }
+        return isTaken
+    }
+
+    private func encrypt(_ memory: UnsafeRawBufferPointer) throws(TransportError) -> Bool {
+        isHeldUp = try unsafe !engine.write(memory)
+        return !isHeldUp
+    }
+
+    /// Writes to the socket what the engine has for it.
+    func flush() {
+        defer { updateInterest() }
+        while !engine.outgoing.isEmpty, writeFailure == nil {
+            switch unsafe engine.outgoing.withUnwritten({ unsafe socket?.write([$0]) ?? .wouldBlock }) {
+            case .bytes(let count):
+                hasSent = true
+                sentMark += count
+            case .wouldBlock: return
+            case .failed(let error): writeFailure = error
+            }
+        }
+        if isFinishing { socket?.finishWriting() }
+        if isChoked, !hasTooMuchToSend {
+            isChoked = false
+            socket?.isReading = isReading
+            if isReading, hasNews { wake() }
+        }
+    }
+}

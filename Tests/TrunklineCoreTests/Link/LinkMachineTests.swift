@@ -1,0 +1,541 @@
+import Testing
+
+@testable import Trunkline
+
+/// What a link hands out, and to whom, in every state of a request.
+@Suite struct LinkMachineTests {
+    private static let matchings = [ResponseMatching.serial(50...99), .inOrder]
+
+    // MARK: Tables
+
+    /// How far a request of three bytes has come.
+    enum State: CaseIterable, Sendable { case queued, begun, written, left, givenUp }
+
+    /// A request, or message, of number 50 or 1 that has come to `state`.
+    private func link(_ matching: ResponseMatching, isMessage: Bool = false, _ state: State) -> TestedLink {
+        var link = TestedLink(matching)
+        link.send(1, "abc", isMessage: isMessage)
+        switch state {
+        case .queued: break
+        case .begun: link.write(1)
+        case .written: link.write()
+        case .left:
+            link.write()
+            if isMessage { _ = link.machine.written(1) } else { _ = link.answer(50) }
+        case .givenUp:
+            link.write(1)
+            _ = link.cancel(1)
+        }
+        return link
+    }
+
+    /// A draining link takes what comes as it did before.
+    enum Phase: CaseIterable, Sendable { case handshaking, ready, draining }
+
+    @Test(arguments: matchings, Phase.allCases)
+    func aRequestLeavesByExactlyOneEvent(_ matching: ResponseMatching, _ phase: Phase) {
+        let serial: SerialNumber = matching == .inOrder ? 0 : 50
+        let awaited = "awaited: 1, serial \(serial), type 7"
+        let rows: [(State, answer: String, cancel: String, hasStarted: Bool, waiter: String?)] = [
+            (.queued, "unknown", "not sent: 1", false, "1"),
+            (.begun, "1", awaited, true, "1"),
+            (.written, "1", awaited, true, "1"),
+            (.left, "unknown", "none", true, nil),
+            (.givenUp, "late", "none", true, nil),
+        ]
+        for (state, answer, cancel, hasStarted, waiter) in rows where phase != .draining || state != .queued {
+            var link = link(matching, state)
+            switch phase {
+            case .handshaking: break
+            case .ready: link.machine.becomeReady(Liveness.Policy(), at: at(0))
+            case .draining: #expect(link.machine.drain().isEmpty)
+            }
+            #expect(link.machine.count == (waiter == nil ? 0 : 1), "\(state)")
+            #expect(link.machine.ids == (waiter == nil ? [] : [1]), "\(state)")
+            #expect(link.hasStarted(1) == hasStarted, "\(state)")
+            #expect(link.waiter(1) == waiter, "\(state)")
+            #expect(link.machine.hasUnanswered == (hasStarted && waiter != nil), "\(state)")
+            #expect(!link.machine.hasStartedMessage, "\(state)")
+            #expect(link.machine.written(1) == nil, "\(state)")
+            // A part finds the one that the response would, as often as it comes.
+            for _ in 0..<2 { #expect(link.machine.match(50, at: at(0)).text == answer, "\(state)") }
+            var answered = link
+            #expect(answered.answer(50) == answer, "\(state)")
+            #expect(answered.answer(50) == "unknown", "\(state)")
+            #expect(answered.cancel(1) == (answer == "1" ? "none" : cancel), "\(state)")
+            var cancelled = link
+            #expect(cancelled.cancel(1) == cancel, "\(state)")
+            #expect(cancelled.cancel(1) == "none", "\(state)")
+            #expect(cancelled.answer(50) == (answer == "1" ? "late" : answer), "\(state)")
+            #expect(cancelled.machine.count == 0 && cancelled.answer(50) == "unknown", "\(state)")
+            var closed = link
+            let remains = closed.machine.close()
+            #expect(remains.unsent.map(\.waiter) == (state == .queued ? ["1"] : []), "\(state)")
+            #expect(remains.lost.map(\.waiter) == (hasStarted && waiter != nil ? ["1"] : []), "\(state)")
+            #expect(closed.machine.phase == .closed && closed.machine.count == 0, "\(state)")
+            #expect(closed.cancel(1) == "none", "\(state)")
+            var drained = link
+            #expect(drained.machine.drain().map(\.waiter) == (state == .queued ? ["1"] : []), "\(state)")
+            #expect(drained.machine.phase == .draining, "\(state)")
+            #expect(drained.answer(50) == answer, "\(state)")
+            var emptied = link
+            let all = emptied.machine.removeAll()
+            #expect(all.map(\.waiter) == (waiter == nil ? [] : ["1"]), "\(state)")
+            #expect(all.map(\.hasStarted) == (waiter == nil ? [] : [hasStarted]), "\(state)")
+            #expect(emptied.machine.count == 0 && emptied.machine.outbound.isEmpty, "\(state)")
+        }
+    }
+
+    @Test(arguments: matchings)
+    func aMessageLeavesByExactlyOneEventAndTakesNoNumber(_ matching: ResponseMatching) {
+        let rows: [(State, cancel: String, hasStarted: Bool, waiter: String?)] = [
+            (.queued, "not sent: 1", false, "1"),
+            (.begun, "sent: 1", true, "1"),
+            (.written, "sent: 1", true, "1"),
+            (.left, "none", true, nil),
+            (.givenUp, "none", true, nil),
+        ]
+        for (state, cancel, hasStarted, waiter) in rows {
+            var link = link(matching, isMessage: true, state)
+            #expect(link.places[1] == .written, "\(state)")
+            #expect(link.machine.requests.heldCount == 0, "\(state)")
+            #expect(link.machine.count == (waiter == nil ? 0 : 1), "\(state)")
+            #expect(link.hasStarted(1) == hasStarted && link.waiter(1) == waiter, "\(state)")
+            #expect(link.machine.hasStartedMessage == (hasStarted && waiter != nil), "\(state)")
+            #expect(!link.machine.hasUnanswered, "\(state)")
+            #expect(link.answer(50) == "unknown", "\(state)")
+            #expect(link.reported == (state == .written || state == .left ? [1] : []), "\(state)")
+            var cancelled = link
+            #expect(cancelled.cancel(1) == cancel && cancelled.cancel(1) == "none", "\(state)")
+            // What has started is finished: another frame cannot begin within it.
+            #expect(cancelled.write() == (state == .begun || state == .givenUp ? "bc" : ""), "\(state)")
+            var closed = link
+            let remains = closed.machine.close()
+            #expect(remains.unsent.map(\.waiter) == (state == .queued ? ["1"] : []), "\(state)")
+            #expect(remains.unsent.allSatisfy { !$0.expectsResponse }, "\(state)")
+            #expect(remains.lost.map(\.waiter) == (hasStarted && waiter != nil ? ["1"] : []), "\(state)")
+            var drained = link
+            #expect(drained.machine.drain().map(\.waiter) == (state == .queued ? ["1"] : []), "\(state)")
+            drained.write()
+            #expect(drained.machine.written(1) == (state == .queued ? nil : waiter), "\(state)")
+            #expect(drained.machine.written(1) == nil && drained.machine.count == 0, "\(state)")
+            #expect(link.machine.removeAll().map(\.hasStarted) == (waiter == nil ? [] : [hasStarted]), "\(state)")
+        }
+    }
+
+    /// An ID that is not the one at its place changes nothing: its request has left, and the number is another's now.
+    @Test func aNumberThatIsAnothersNowIsLeftAlone() {
+        var link = TestedLink(.serial(50...50))
+        link.send(1)
+        link.write()
+        #expect(link.answer(50) == "1")
+        #expect(link.send(2) == .response(50))
+        #expect(link.cancel(1) == "none" && link.waiter(1) == nil && link.waiter(2) == "2")
+        link.write()
+        #expect(link.answer(50) == "2")
+    }
+
+    // MARK: Fates
+
+    /// Requests, messages and frames of nobody's, in turn, with bodies of one to three bytes.
+    private func mixedLink(_ matching: ResponseMatching) -> (TestedLink, starts: [RequestID: Int], length: Int) {
+        var link = TestedLink(matching)
+        var (starts, length): ([RequestID: Int], Int) = ([:], 0)
+        for id in 1...12 as ClosedRange<RequestID> {
+            let body = Bytes(repeating: UInt8(64 + id), count: Int(id % 3) + 1)
+            starts[id] = length
+            length += body.count
+            if id % 4 == 3 {
+                starts[id] = nil
+                link.machine.send(Frame(.cancel, body: body))
+            } else {
+                link.send(id, body, isMessage: id % 4 == 2)
+            }
+        }
+        return (link, starts, length)
+    }
+
+    @Test(arguments: matchings, [1, 2, 5, 100])
+    func aRequestIsUnsentExactlyWhenNoneOfItsBytesWasWritten(_ matching: ResponseMatching, _ step: Int) {
+        let length = mixedLink(matching).length
+        for written in 0...length {
+            var (link, starts, _) = mixedLink(matching)
+            var rest = written
+            while rest > 0 { rest -= link.writeOnce(upTo: min(step, rest)).count }
+            let told = link.reported.filter { $0 != 0 && link.machine.written($0) != nil }
+            for id in told { starts[id] = nil }
+            let unsent = starts.keys.filter { starts[$0, default: 0] >= written }.sorted()
+            let lost = starts.keys.filter { starts[$0, default: 0] < written }.sorted()
+            for id in starts.keys { #expect(link.hasStarted(id) == lost.contains(id), "\(written) bytes") }
+            var closed = link
+            let remains = closed.machine.close()
+            #expect(remains.unsent.map(\.id) == unsent, "\(written) bytes")
+            #expect(remains.unsent.map(\.waiter) == unsent.map(String.init), "\(written) bytes")
+            #expect(remains.unsent.map(\.expectsResponse) == unsent.map { $0 % 4 != 2 }, "\(written) bytes")
+            #expect(remains.unsent.map(\.frame.body.first) == unsent.map { UInt8(64 + $0) }, "\(written) bytes")
+            // Whatever number it had on this link, it has none on the next.
+            #expect(remains.unsent.allSatisfy { $0.frame.serial == 0 }, "\(written) bytes")
+            #expect(remains.lost.map(\.id) == lost, "\(written) bytes")
+            #expect(remains.lost.map(\.waiter) == lost.map(String.init), "\(written) bytes")
+            #expect(remains.unsentParts.isEmpty, "\(written) bytes")
+            var drained = link
+            #expect(drained.machine.drain().map(\.id) == unsent, "\(written) bytes")
+            #expect(drained.machine.ids.sorted() == lost, "\(written) bytes")
+            let afterDrain = drained.machine.close()
+            #expect(afterDrain.unsent.isEmpty && afterDrain.lost.map(\.id) == lost, "\(written) bytes")
+            var emptied = link
+            let all = emptied.machine.removeAll()
+            #expect(all.map(\.waiter) == (lost + unsent).map(String.init), "\(written) bytes")
+            #expect(all.map(\.hasStarted) == lost.map { _ in true } + unsent.map { _ in false }, "\(written) bytes")
+            for id in starts.keys.sorted() {
+                #expect(link.cancel(id).hasPrefix("not sent") == unsent.contains(id), "\(written) bytes")
+            }
+            #expect(link.machine.count == 0, "\(written) bytes")
+        }
+    }
+
+    @Test func whatIsHalfWrittenWhenALinkEndsIsCounted() {
+        var link = TestedLink()
+        link.send(1, "abcd")
+        link.writeOnce(upTo: 1)
+        #expect(link.machine.close().unwrittenBytes == 3)
+        var unused = TestedLink()
+        #expect(unused.machine.close().unwrittenBytes == 0)
+    }
+
+    @Test(arguments: matchings)
+    func whatALinkThatDrainsHandsOutIsNotWrittenOnIt(_ matching: ResponseMatching) {
+        var link = TestedLink(matching)
+        for id in 1...3 as ClosedRange<RequestID> { link.send(id, "ab") }
+        link.machine.send(Frame(.cancel, body: "cancel"))
+        link.write(3)
+        #expect(link.machine.drain().map(\.id) == [3])
+        #expect(link.write() == "bcancel")
+        #expect([50, 51, 52].map { link.answer($0) } == ["1", "2", "unknown"])
+        #expect(link.machine.count == 0 && link.machine.outbound.isEmpty)
+    }
+
+    @Test func whatIsDroppedIsNotWritten() {
+        var link = TestedLink()
+        link.machine.send(Frame(.cancel, body: "closing"))
+        link.write(1)
+        link.machine.dropOutbound()
+        #expect(link.machine.outbound.isEmpty && link.write().isEmpty)
+    }
+
+    // MARK: Numbers
+
+    @Test func aFrameHasItsNumberOnTheWireWhereResponsesMatchBySerial() {
+        for matching in Self.matchings {
+            var link = TestedLink(matching)
+            link.send(1)
+            link.send(2)
+            #expect(link.machine.outbound.nextPosition == 3)
+            #expect(link.serial(2) == (matching == .inOrder ? 2 : 51))
+            link.write()
+            #expect(link.cancel(2) == "awaited: 2, serial \(matching == .inOrder ? 0 : 51), type 7")
+        }
+    }
+
+    @Test func handshakesCountFromTheirOwnSerialAndRequestsFromTheLowest() {
+        var link = TestedLink(.serial(50...99), firstSerial: 87)
+        for id in 1...2 as ClosedRange<RequestID> { #expect(link.send(id) == .response(86 + id)) }
+        link.write()
+        // The second is given up: its number is held still.
+        #expect(link.cancel(2) == "awaited: 2, serial 88, type 7")
+        #expect(link.answer(87) == "1")
+        #expect(link.machine.phase == .handshaking)
+        link.machine.becomeReady(Liveness.Policy(), at: at(0))
+        #expect(link.machine.phase == .ready)
+        for id in 3...40 as ClosedRange<RequestID> { #expect(link.send(id) == .response(47 + id)) }
+        #expect(link.send(41) == .response(89))
+        link.write()
+        #expect(link.answer(88) == "late")
+    }
+
+    @Test func whenEveryNumberIsHeldNothingHappens() {
+        var link = TestedLink(.serial(50...53))
+        for id in 1...4 as ClosedRange<RequestID> { link.send(id) }
+        #expect(link.machine.exhaustion.map { [$0.count, $0.abandoned] } == [4, 0])
+        link.write()
+        _ = link.cancel(1)
+        #expect(link.machine.exhaustion.map { [$0.count, $0.abandoned] } == [4, 1])
+        #expect(link.send(5) == nil)
+        #expect(link.machine.count == 3 && link.machine.outbound.isEmpty)
+        // Messages need none.
+        #expect(link.send(6, isMessage: true) == .written)
+        link.machine.endQuarantine(at: at(59))
+        #expect(link.machine.exhaustion != nil)
+        link.machine.endQuarantine(at: at(60))
+        #expect(link.machine.exhaustion == nil)
+        #expect(link.send(5) == .response(50))
+    }
+
+    /// A part of a late response says that the server still works on it.
+    @Test func aLatePartProlongsTheQuarantine() {
+        var link = TestedLink(.serial(50...50))
+        link.send(1)
+        link.write()
+        _ = link.cancel(1)
+        #expect(link.machine.match(50, at: at(30)).text == "late")
+        link.machine.endQuarantine(at: at(89))
+        #expect(link.machine.exhaustion != nil)
+        link.machine.endQuarantine(at: at(90))
+        #expect(link.machine.exhaustion == nil && link.answer(50) == "unknown")
+    }
+
+    @Test func whoWaitsCanBeReplaced() {
+        var link = TestedLink()
+        link.send(1)
+        link.machine.setWaiter("another", of: 50)
+        #expect(link.waiter(1) == "another")
+        link.write()
+        #expect(link.answer(50) == "another")
+    }
+
+    // MARK: Parts
+
+    @Test func partsGoOutBehindTheirRequestUnderItsNumberAndAreReported() {
+        var link = TestedLink()
+        link.send(1, "head")
+        link.write()
+        link.machine.send(part: Frame(.part, body: "one"), id: 2, of: 50)
+        link.machine.send(part: Frame(.part, body: "two"), id: 3, of: 50)
+        link.machine.send(part: Frame(.part, body: "three"), id: 4, of: 50)
+        #expect(link.machine.count == 1 && link.machine.ids == [1])
+        #expect(link.machine.removePart(3) && !link.machine.removePart(3))
+        #expect(link.write(4) == "onet" && link.reported == [2])
+        #expect(link.machine.written(2) == nil)
+        #expect(!link.machine.removePart(4) && !link.machine.removePart(2))
+        #expect(link.write() == "hree" && link.reported == [2, 4])
+    }
+
+    @Test func partsThatWereNotWrittenEndWithTheirLink() {
+        var link = TestedLink()
+        link.send(1, "head")
+        link.write()
+        let part = Frame(.part, body: "part")
+        for id in 2...4 as ClosedRange<RequestID> { link.machine.send(part: part, id: id, of: 50) }
+        link.send(5)
+        link.write(5)
+        #expect(link.machine.drain().map(\.id) == [5])
+        let remains = link.machine.close()
+        #expect(remains.unsentParts == [4] && remains.unsent.isEmpty && remains.lost.map(\.id) == [1])
+        #expect(remains.unwrittenBytes == 3)
+    }
+
+    // MARK: Refused
+
+    @Test(arguments: matchings)
+    func whatCannotBeEncodedLeavesAlone(_ matching: ResponseMatching) {
+        var link = TestedLink(matching)
+        link.send(1, "one")
+        link.send(2, "!two")
+        link.send(3, "!three", isMessage: true)
+        link.machine.send(Frame(.cancel, body: "!cancel"))
+        link.send(4, "four")
+        #expect(link.write() == "onefour")
+        #expect(link.refused.map { link.machine.refused($0) } == ["2", "3", nil])
+        #expect(link.refused.map { link.machine.refused($0) } == [nil, nil, nil])
+        #expect(link.machine.ids == [1, 4] && link.machine.requests.heldCount == 2)
+        #expect(link.answer(50) == "1" && link.answer(53) == (matching == .inOrder ? "4" : "unknown"))
+    }
+
+    @Test func aPartThatCannotBeEncodedLeavesItsRequest() {
+        var link = TestedLink()
+        link.send(1, "head")
+        link.write()
+        link.machine.send(part: Frame(.part, body: "!"), id: 2, of: 50)
+        link.write()
+        #expect(link.refused.map { link.machine.refused($0) } == [nil])
+        #expect(link.answer(50) == "1")
+    }
+
+    /// Each is looked for among all that are in flight.
+    @Test(.timeLimit(.minutes(1)), arguments: matchings)
+    func manyThatCannotBeEncodedLeaveInReasonableTime(_ matching: ResponseMatching) {
+        var link = TestedLink(matching == .inOrder ? .inOrder : .serial(1...SerialNumber.max))
+        for id in 1...4000 as ClosedRange<RequestID> { link.send(id, "!") }
+        link.write()
+        #expect(link.refused.count { link.machine.refused($0) != nil } == 4000)
+        #expect(link.machine.count == 0)
+    }
+
+    // MARK: Pings
+
+    @Test func pingsAreAnsweredUnlessVeryManyAnswersWait() {
+        var link = TestedLink()
+        let pong = Frame(.pong, body: "p")
+        let answered = (0..<1025).map { _ in link.machine.answerPing(with: pong) }
+        #expect(answered == Array(repeating: true, count: 1024) + [false])
+        link.write(1)
+        let isAnswered = link.machine.answerPing(with: pong)
+        #expect(isAnswered)
+        #expect(link.write() == String(repeating: "p", count: 1024))
+    }
+
+    // MARK: Order
+
+    @Test func nothingFollowsARequestThatHoldsOthersBeforeItIsAnswered() {
+        var link = TestedLink(.inOrder)
+        link.send(1)
+        #expect(!link.machine.isHeld)
+        link.send(2, holdsOthers: true)
+        #expect(link.machine.isHeld)
+        link.write()
+        #expect(link.answer() == "1" && link.machine.isHeld)
+        #expect(link.answer() == "2" && !link.machine.isHeld)
+    }
+
+    @Test func nothingIsHeldByWhatWasNotSent() {
+        var cancelled = TestedLink(.inOrder)
+        cancelled.send(1)
+        cancelled.send(2, holdsOthers: true)
+        #expect(cancelled.cancel(2) == "not sent: 2")
+        #expect(!cancelled.machine.isHeld)
+        var refused = TestedLink(.inOrder)
+        refused.send(1, "!", holdsOthers: true)
+        refused.write()
+        #expect(refused.refused.map { refused.machine.refused($0) } == ["1"])
+        #expect(!refused.machine.isHeld)
+    }
+
+    @Test func aLatestThatWasGivenUpIsWaitedForInVainUntilItsAnswerComes() {
+        var link = TestedLink(.inOrder)
+        link.send(1)
+        link.send(2, holdsOthers: true)
+        link.write()
+        _ = link.cancel(2)
+        #expect(link.machine.isHeld && link.machine.isToBeJudged)
+        let verdict = link.machine.judge(counts: true, maximumStalls: nil)
+        #expect(verdict == (0, true))
+        #expect(!link.machine.isToBeJudged)
+        #expect(link.answer() == "1" && link.answer() == "late")
+        #expect(!link.machine.isHeld)
+    }
+
+    // MARK: Judging
+
+    /// One request that times out, on a link that is level otherwise.
+    private func timedOut(_ id: RequestID, on link: inout TestedLink) {
+        link.send(id)
+        link.write()
+        _ = link.cancel(id, isTimeout: true)
+    }
+
+    @Test func withSerialsTimeoutsCountAndALinkIsNeverSpent() {
+        var link = TestedLink()
+        for id in 1...5 as ClosedRange<RequestID> { timedOut(id, on: &link) }
+        #expect(link.machine.isToBeJudged)
+        #expect(link.machine.judge(counts: true, maximumStalls: 1) == (5, false))
+        #expect(!link.machine.isToBeJudged)
+        #expect(link.machine.judge(counts: true, maximumStalls: 1) == (0, false))
+        // A caller's own decision is none of the server's.
+        link.send(6)
+        link.write()
+        _ = link.cancel(6)
+        #expect(!link.machine.isToBeJudged)
+        timedOut(7, on: &link)
+        #expect(link.machine.judge(counts: false, maximumStalls: 1) == (0, false))
+    }
+
+    @Test func inOrderALinkIsSpentAfterSoManyRestsWithoutAnswers() {
+        var link = TestedLink(.inOrder)
+        for id in 1...2 as ClosedRange<RequestID> {
+            timedOut(id, on: &link)
+            #expect(link.machine.judge(counts: true, maximumStalls: 3) == (1, false))
+        }
+        // One late answer leaves it as far behind as it was.
+        #expect(link.answer() == "late")
+        timedOut(3, on: &link)
+        #expect(link.machine.judge(counts: true, maximumStalls: 3) == (1, true))
+    }
+
+    @Test func inOrderALinkThatIsLevelBeginsAnew() {
+        var link = TestedLink(.inOrder)
+        for id in 1...2 as ClosedRange<RequestID> {
+            timedOut(id, on: &link)
+            _ = link.machine.judge(counts: true, maximumStalls: 3)
+        }
+        #expect(link.answer() == "late" && link.answer() == "late")
+        for id in 3...4 as ClosedRange<RequestID> {
+            timedOut(id, on: &link)
+            #expect(link.machine.judge(counts: true, maximumStalls: 3) == (1, false))
+        }
+        // So does one that drains.
+        _ = link.machine.drain()
+        timedOut(5, on: &link)
+        #expect(link.machine.judge(counts: true, maximumStalls: 3) == (1, false))
+    }
+
+    @Test func aLinkIsSpentAtOnceWithALimitOfZeroAndNeverWithNone() {
+        var link = TestedLink(.inOrder)
+        timedOut(1, on: &link)
+        var (strict, patient) = (link, link)
+        #expect(strict.machine.judge(counts: true, maximumStalls: 0) == (1, true))
+        #expect(patient.machine.judge(counts: true, maximumStalls: nil) == (1, false))
+        // What we did not read is not held against the server.
+        #expect(link.machine.judge(counts: false, maximumStalls: 1) == (0, false))
+    }
+
+    @Test func whileSomebodyWaitsForWhatComesNextNothingCounts() {
+        var link = TestedLink(.inOrder)
+        link.send(1)
+        timedOut(2, on: &link)
+        #expect(link.machine.judge(counts: true, maximumStalls: 1) == (0, false))
+        #expect(link.answer() == "1")
+        // Somebody waits for the last of three: no rest, but the next that comes is nobody's.
+        link.send(3)
+        timedOut(4, on: &link)
+        #expect(link.machine.judge(counts: true, maximumStalls: 1) == (1, false))
+    }
+
+    @Test func whatCallersGiveUpIsNoStall() {
+        var link = TestedLink(.inOrder)
+        link.send(1)
+        link.write()
+        _ = link.cancel(1)
+        #expect(link.machine.isToBeJudged)
+        #expect(link.machine.judge(counts: true, maximumStalls: 1) == (0, false))
+    }
+
+    @Test func whatTimedOutBehindOthersCountsAsTheyDo() {
+        var link = TestedLink(.inOrder)
+        timedOut(1, on: &link)
+        _ = link.machine.judge(counts: true, maximumStalls: 3)
+        link.machine.noteTimedOutUnsent(asIfWritten: false)
+        #expect(link.machine.isToBeJudged)
+        #expect(link.machine.judge(counts: true, maximumStalls: 2) == (1, false))
+        link.machine.noteTimedOutUnsent(asIfWritten: true)
+        #expect(link.machine.judge(counts: true, maximumStalls: 2) == (1, true))
+        // What was never sent is no reason by itself.
+        link.send(2)
+        _ = link.cancel(2, isTimeout: true)
+        #expect(!link.machine.isToBeJudged)
+    }
+
+    // MARK: Use
+
+    @Test func aLinkIsUsedOnceAnythingOfARequestWasWritten() {
+        var link = TestedLink()
+        #expect(!link.machine.wasUsed)
+        link.send(1)
+        #expect(!link.machine.wasUsed)
+        link.write(1)
+        #expect(link.machine.wasUsed)
+    }
+
+    // MARK: Many
+
+    /// Thousands of requests wait to be written and time out together. Each looked through all that were left: 20,000 of
+    /// them kept the loop busy for the better part of a minute (in a debug build).
+    @Test(.timeLimit(.minutes(5)), arguments: [false, true])
+    func manyUnsentRequestsAreGivenUpInReasonableTime(_ areEncoded: Bool) {
+        var link = TestedLink(.inOrder)
+        for id in 1...60_000 as ClosedRange<RequestID> { link.send(id) }
+        if areEncoded { link.writeOnce(upTo: 1) }
+        for id in 1...60_000 as ClosedRange<RequestID> { _ = link.cancel(id) }
+        #expect(link.machine.count == 0 && link.machine.requests.heldCount == (areEncoded ? 1 : 0))
+        #expect(link.answer() == (areEncoded ? "late" : "unknown"))
+    }
+}

@@ -1,0 +1,119 @@
+import Testing
+
+@testable import Trunkline
+
+/// When a link that works is replaced: shortages last 250 ms, and replacements are ever farther apart.
+@Suite struct LinkReplacementTests {
+    private func replacement(
+        _ policy: any ReconnectPolicy = FixedRetries(count: .max, delay: .seconds(10)),
+        stableAfter: Duration = .seconds(60)
+    ) -> LinkReplacement {
+        LinkReplacement(policy: policy, stableAfter: stableAfter, seed: 1)
+    }
+
+    /// The policy's wait is the round's number, in seconds.
+    private struct Rounds: ReconnectPolicy {
+        func decision(for failure: ReconnectFailure, random: () -> Double) -> ReconnectDecision {
+            .retry(after: .seconds(failure.round + 1))
+        }
+    }
+
+    @Test func aShortageHasToLast() {
+        var replacement = replacement()
+        #expect(!replacement.isShort)
+        #expect(replacement.look(.exhausted, isWaiting: true, at: at(1)) == nil)
+        #expect(replacement.isShort && replacement.lookAgainAt == at(1.25))
+        replacement.beginLook()
+        #expect(replacement.lookAgainAt == nil)
+        #expect(replacement.look(.exhausted, isWaiting: true, at: at(1.2)) == nil)
+        #expect(replacement.lookAgainAt == at(1.25))
+        #expect(replacement.look(.exhausted, isWaiting: true, at: at(1.25)) == .exhausted)
+    }
+
+    /// Late answers came, or a quarantine ended.
+    @Test func aShortageEndsWhenThereIsRoom() {
+        var replacement = replacement()
+        _ = replacement.look(.exhausted, isWaiting: true, at: at(1))
+        replacement.hasRefused = true
+        replacement.beginLook()
+        #expect(replacement.look(.other, isWaiting: true, at: at(1.1)) == nil)
+        #expect(!replacement.isShort && !replacement.hasRefused && replacement.lookAgainAt == nil)
+        #expect(replacement.look(.exhausted, isWaiting: true, at: at(1.3)) == nil)
+        #expect(replacement.lookAgainAt == at(1.55))
+    }
+
+    /// Requests whose time is shorter than a shortage has to last never found one that had lasted.
+    @Test func aShortageLastsWhetherTheSameRequestsWaitOrNot() {
+        var replacement = replacement()
+        _ = replacement.look(.exhausted, isWaiting: true, at: at(1))
+        #expect(replacement.look(.exhausted, isWaiting: false, at: at(1.5)) == nil)
+        #expect(replacement.isShort)
+        #expect(replacement.look(.exhausted, isWaiting: true, at: at(2)) == .exhausted)
+    }
+
+    @Test func withoutAnybodyWhoWaitsThereIsNoShortage() {
+        var replacement = replacement()
+        for time in [1.0, 2, 3] { #expect(replacement.look(.exhausted, isWaiting: false, at: at(time)) == nil) }
+        #expect(!replacement.isShort)
+        replacement.hasRefused = true
+        #expect(replacement.isShort)
+    }
+
+    @Test func inOrderTheQuarantineWasTimeEnough() {
+        var replacement = replacement()
+        #expect(replacement.look(.unansweredUntil(at(60)), isWaiting: true, at: at(1)) == nil)
+        #expect(replacement.lookAgainAt == at(60) && !replacement.isShort)
+        replacement.beginLook()
+        #expect(replacement.look(.unansweredUntil(at(60)), isWaiting: false, at: at(2)) == nil)
+        #expect(replacement.lookAgainAt == nil)
+        #expect(replacement.look(.unanswered, isWaiting: true, at: at(60)) == .unanswered)
+    }
+
+    @Test func theNextReplacementWaitsAsThePolicySays() {
+        var replacement = replacement()
+        replacement.hasRefused = true
+        replacement.replaced(afterAnswers: 0, at: at(1))
+        #expect(!replacement.isShort)
+        #expect(replacement.look(.unanswered, isWaiting: true, at: at(2)) == nil)
+        #expect(replacement.lookAgainAt == at(11))
+        #expect(replacement.look(.unanswered, isWaiting: true, at: at(10.9)) == nil)
+        #expect(replacement.look(.unanswered, isWaiting: true, at: at(11)) == .unanswered)
+    }
+
+    /// When the next is due after one at `time` with so many answers.
+    private func due(_ replacement: inout LinkReplacement, _ answers: Int, _ time: Double) -> Instant? {
+        replacement.replaced(afterAnswers: answers, at: at(time))
+        replacement.beginLook()
+        _ = replacement.look(.unanswered, isWaiting: true, at: at(time))
+        return replacement.lookAgainAt
+    }
+
+    @Test func waitsGrowUntilThereWasAnAnswerOrAStableTime() {
+        var replacement = replacement(Rounds())
+        #expect(due(&replacement, 5, 100) == at(101))
+        #expect(due(&replacement, 5, 101) == at(103))
+        #expect(due(&replacement, 5, 103) == at(106))
+        #expect(due(&replacement, 6, 106) == at(107))
+        #expect(due(&replacement, 6, 107) == at(109))
+        // 60 s after it might have been.
+        #expect(due(&replacement, 6, 168.9) == at(171.9))
+        #expect(due(&replacement, 6, 231.9) == at(232.9))
+    }
+
+    @Test func aPolicyThatGivesUpSaysNothingAboutAServerThatIsThere() throws {
+        var replacement = replacement(NoRetries())
+        // Backoff's waits, of up to 200 and 400 ms.
+        let first = try #require(due(&replacement, 0, 100))
+        #expect(first > at(100) && first <= at(100.2))
+        replacement.beginLook()
+        #expect(replacement.look(.unanswered, isWaiting: true, at: at(100.2)) == .unanswered)
+        let second = try #require(due(&replacement, 0, 101))
+        #expect(second > at(101) && second <= at(101.4))
+    }
+
+    @Test func aWaitBelowZeroIsNone() {
+        var replacement = replacement(FixedRetries(count: .max, delay: .seconds(-5)))
+        replacement.replaced(afterAnswers: 0, at: at(1))
+        #expect(replacement.look(.unanswered, isWaiting: true, at: at(1)) == .unanswered)
+    }
+}

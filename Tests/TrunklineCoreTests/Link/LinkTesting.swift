@@ -1,0 +1,112 @@
+@testable import Trunkline
+
+/// Encodes a frame as its body; a body that begins with `!` cannot be encoded.
+struct BodyCodec: FrameCodec {
+    var matching: ResponseMatching { .inOrder }
+    func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? { nil }
+    func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        output.append(frame.body)
+        if frame.body.first == UInt8(ascii: "!") { throw FrameError(.malformed, "begins with !") }
+    }
+}
+
+extension OutboundQueue {
+    /// Lets the socket take up to `limit` of the bytes that are encoded; returns them.
+    mutating func write(upTo limit: Int, _ reported: inout [RequestID]) -> [UInt8] {
+        let taken = unsafe withUnwritten { pieces in
+            Array(unsafe pieces.reduce(into: [UInt8]()) { unsafe $0 += Array($1) }.prefix(limit))
+        }
+        didWrite(taken.count, reporting: &reported)
+        return taken
+    }
+}
+
+extension InFlightTable.Match where Waiter == String {
+    /// The waiter, or what else it is.
+    var text: String {
+        switch self {
+        case .request(let entry, _): entry.waiter
+        case .late: "late"
+        case .unknown: "unknown"
+        }
+    }
+}
+
+extension LinkMachine.Cancellation where Waiter == String {
+    var text: String {
+        switch self {
+        case .none: "none"
+        case .notSent(let waiter): "not sent: \(waiter)"
+        case .sent(let waiter): "sent: \(waiter)"
+        case .awaited(let waiter, let serial, let type): "awaited: \(waiter), serial \(serial), type \(type)"
+        }
+    }
+}
+
+/// A link whose waiters are their requests' IDs, and a socket that takes as much as the test says.
+struct TestedLink {
+    var machine: LinkMachine<String>
+    private var codec: any FrameCodec = BodyCodec()
+    private(set) var places: [RequestID: LinkMachine<String>.Place] = [:]
+    /// The frames that were reported as written.
+    var reported: [RequestID] = []
+    private(set) var refused: [OutboundQueue.Refusal] = []
+
+    init(_ matching: ResponseMatching = .serial(50...99), firstSerial: SerialNumber? = nil) {
+        machine = LinkMachine(session: 1, matching: matching, quarantine: .seconds(60), firstSerial: firstSerial)
+    }
+
+    /// Sends the request, or one-way message, `id`.
+    @discardableResult
+    mutating func send(
+        _ id: RequestID,
+        _ body: Bytes = "ab",
+        isMessage: Bool = false,
+        holdsOthers: Bool = false
+    ) -> LinkMachine<String>.Place? {
+        let request = QueuedRequest(
+            id: id,
+            frame: Frame(.request, type: 7, body: body),
+            waiter: "\(id)",
+            expectsResponse: !isMessage
+        )
+        let place = machine.send(request, holdsOthers: holdsOthers)
+        if let place { places[id] = place }
+        return place
+    }
+
+    /// Lets the socket take up to `limit` bytes, as far as they are encoded; returns them.
+    @discardableResult
+    mutating func writeOnce(upTo limit: Int) -> [UInt8] {
+        refused += machine.encode(using: &codec)
+        let taken = unsafe machine.outbound.withUnwritten { pieces in
+            Array(unsafe pieces.reduce(into: [UInt8]()) { unsafe $0 += Array($1) }.prefix(limit))
+        }
+        machine.didWrite(taken.count, reporting: &reported)
+        return taken
+    }
+
+    /// Lets the socket take up to `limit` bytes.
+    @discardableResult
+    mutating func write(_ limit: Int = .max) -> String {
+        var bytes: [UInt8] = []
+        while bytes.count < limit, !machine.outbound.isEmpty { bytes += writeOnce(upTo: limit - bytes.count) }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    mutating func cancel(_ id: RequestID, isTimeout: Bool = false, at now: Instant = at(0)) -> String {
+        places[id].map { machine.cancel(id, at: $0, isTimeout: isTimeout, now: now).text } ?? "never sent"
+    }
+
+    func hasStarted(_ id: RequestID) -> Bool? { places[id].map { machine.hasStarted(id, at: $0) } }
+
+    func waiter(_ id: RequestID) -> String? { places[id].flatMap { machine.waiter(of: id, at: $0) } }
+
+    /// What a response of `serial` meets, or of `id` where responses match by serial.
+    mutating func answer(_ serial: SerialNumber = 0) -> String { machine.answer(serial).text }
+
+    /// The number on the wire of `id`'s response.
+    func serial(_ id: RequestID) -> SerialNumber {
+        if case .response(let number)? = places[id] { number } else { 0 }
+    }
+}

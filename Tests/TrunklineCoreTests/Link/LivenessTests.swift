@@ -1,0 +1,263 @@
+import Testing
+
+@testable import Trunkline
+
+/// When a link is pinged and when it is given up: interval 30 s, deadline 10 s, probe after 5 s.
+@Suite struct LivenessTests {
+    // MARK: Ping-pong
+
+    @Test func aQuietLinkIsPingedAfterTheInterval() {
+        var link = TestLink()
+        #expect(link.machine.nextLook == at(30))
+        #expect(link.fire(at: 29.999) == .none)
+        #expect(link.fire(at: 30) == .ping(number: 0))
+        #expect(link.machine.isProbing)
+        #expect(link.machine.nextLook == at(40))
+    }
+
+    @Test func anyFrameStartsTheIntervalAnew() {
+        var link = TestLink()
+        link.machine.heard(at: at(10))
+        #expect(link.fire(at: 30) == .none)
+        #expect(link.machine.nextLook == at(40))
+        #expect(link.fire(at: 40) == .ping(number: 0))
+    }
+
+    @Test func aPingFollowedByNothingCostsTheLink() {
+        var link = TestLink()
+        #expect(link.fire(at: 30) == .ping(number: 0))
+        #expect(link.fire(at: 39.999) == .none)
+        #expect(link.fire(at: 40) == .declareDead)
+    }
+
+    @Test func anyFrameAfterThePingSavesTheLink() {
+        var link = TestLink()
+        _ = link.fire(at: 30)
+        link.machine.heard(at: at(39))
+        #expect(!link.machine.isProbing)
+        #expect(link.fire(at: 40) == .none)
+        #expect(link.machine.nextLook == at(69))
+        #expect(link.fire(at: 69) == .ping(number: 1))
+        #expect(link.fire(at: 79) == .declareDead)
+    }
+
+    /// A frame that is read in the very turn in which the ping went out came after the silence.
+    @Test func aFrameAtTheInstantOfThePingCounts() {
+        var link = TestLink()
+        _ = link.fire(at: 30)
+        link.machine.heard(at: at(30))
+        #expect(link.fire(at: 40) == .none)
+    }
+
+    @Test func onePingIsOutAtATime() {
+        var link = TestLink()
+        _ = link.fire(at: 30)
+        _ = link.machine.wrote(from: 1, at: at(31))
+        for time in [31.0, 36, 38, 39.9] { #expect(link.fire(at: time, hasUnanswered: true) == .none) }
+    }
+
+    @Test func durationsOfZeroAreAMillisecond() {
+        var policy = Liveness.Policy()
+        policy.interval = .zero
+        policy.deadline = .seconds(-1)
+        policy.probeAfter = .zero
+        var link = TestLink(policy)
+        #expect(link.fire(at: 0) == .none)
+        #expect(link.fire(at: 0.001) == .ping(number: 0))
+        #expect(link.fire(at: 0.002) == .declareDead)
+    }
+
+    @Test func endlessDurationsDoNotOverflow() {
+        var policy = Liveness.Policy()
+        policy.interval = .seconds(Int64.max)
+        policy.deadline = .seconds(Int64.max)
+        policy.probeAfter = nil
+        var link = TestLink(policy)
+        #expect(link.machine.nextLook == .distantFuture)
+        #expect(link.fire(at: 1_000_000_000) == .none)
+    }
+
+    // MARK: Suspicion
+
+    @Test func anUnansweredRequestOnASilentLinkIsFollowedByAPing() {
+        var link = TestLink()
+        let isFirst = link.machine.wrote(from: 7, at: at(2))
+        #expect(isFirst)
+        #expect(link.machine.firstWritten == 7)
+        #expect(link.machine.nextLook == at(7))
+        #expect(link.fire(at: 6.999, hasUnanswered: true) == .none)
+        #expect(link.fire(at: 7, hasUnanswered: true) == .ping(number: 0))
+        #expect(link.fire(at: 17, hasUnanswered: true) == .declareDead)
+    }
+
+    @Test func onlyTheSilenceOfThePingCostsTheLink() {
+        var link = TestLink()
+        _ = link.machine.wrote(from: 1, at: at(2))
+        _ = link.fire(at: 7, hasUnanswered: true)
+        link.machine.heard(at: at(7.1))
+        // The request goes on waiting, and no other probe is made for it.
+        for time in [7.2, 12.1, 17, 37] { #expect(link.fire(at: time, hasUnanswered: true) == .none) }
+        #expect(link.fire(at: 37.1, hasUnanswered: true) == .ping(number: 1))
+    }
+
+    @Test func aFrameSinceTheRequestPutsTheProbeOff() {
+        var link = TestLink()
+        _ = link.machine.wrote(from: 1, at: at(2))
+        link.machine.heard(at: at(3))
+        #expect(link.fire(at: 7, hasUnanswered: true) == .none)
+        #expect(link.machine.nextLook == at(8))
+        #expect(link.fire(at: 8, hasUnanswered: true) == .ping(number: 0))
+    }
+
+    @Test func onlyTheFirstWriteInTheSilenceCounts() {
+        var link = TestLink()
+        _ = link.machine.wrote(from: 1, at: at(2))
+        let isFirst = link.machine.wrote(from: 2, at: at(6))
+        #expect(!isFirst)
+        #expect(link.machine.firstWritten == 1)
+        #expect(link.machine.nextLook == at(7))
+    }
+
+    @Test func nothingUnansweredMeansNoSuspicionUntilTheNextWrite() {
+        var link = TestLink()
+        _ = link.machine.wrote(from: 1, at: at(2))
+        #expect(link.fire(at: 7, hasUnanswered: false) == .none)
+        #expect(link.machine.nextLook == at(30))
+        let isFirst = link.machine.wrote(from: 2, at: at(8))
+        #expect(isFirst)
+        #expect(link.machine.nextLook == at(13))
+    }
+
+    @Test func withoutProbingRequestsAreNotWatched() {
+        var policy = Liveness.Policy()
+        policy.probeAfter = nil
+        var link = TestLink(policy)
+        let isFirst = link.machine.wrote(from: 1, at: at(2))
+        #expect(!isFirst)
+        #expect(link.fire(at: 7, hasUnanswered: true) == .none)
+        #expect(link.machine.nextLook == at(30))
+    }
+
+    // MARK: Clock jumps
+
+    /// Process or machine slept between ping and deadline: the answer may be on its way still.
+    @Test func aJumpOverTheDeadlineProbesOnceMoreWithTheWholeDeadline() {
+        var link = TestLink()
+        _ = link.fire(at: 30)
+        #expect(link.fire(due: 40, at: 3600) == .ping(number: 1))
+        #expect(link.machine.nextLook == at(3610))
+        #expect(link.fire(at: 3609.9) == .none)
+        #expect(link.fire(at: 3610) == .declareDead)
+    }
+
+    @Test func aJumpOverTheIntervalPingsFirst() {
+        var link = TestLink()
+        #expect(link.fire(due: 30, at: 3600) == .ping(number: 0))
+        #expect(link.fire(at: 3610) == .declareDead)
+    }
+
+    @Test func aTimerThatIsALittleLateIsNoJump() {
+        var link = TestLink()
+        _ = link.fire(at: 30)
+        #expect(link.fire(due: 40, at: 42.5) == .declareDead)
+    }
+
+    @Test func aClockThatGoesBackIsEndured() {
+        var link = TestLink()
+        _ = link.fire(at: 30)
+        link.machine.pongReceived(serial: 0, at: at(20))
+        #expect(link.machine.roundTripTime?.latest == .zero)
+        #expect(link.fire(due: 40, at: 10) == .none)
+    }
+
+    // MARK: The other modes
+
+    @Test func noHeartbeatLooksNever() {
+        var link = TestLink(mode: .none)
+        let isFirst = link.machine.wrote(from: 1, at: at(2))
+        #expect(!isFirst)
+        #expect(link.machine.nextLook == nil)
+        #expect(link.fire(at: 10_000, hasUnanswered: true) == .none)
+    }
+
+    @Test func oneWayPingsWhenWeWereSilentAndExpectsNothing() {
+        var link = TestLink(mode: .oneWay)
+        #expect(link.fire(at: 30) == .ping(number: 0))
+        link.machine.heard(at: at(31))  // what the server says does not matter
+        #expect(link.machine.nextLook == at(60))
+        _ = link.machine.wrote(from: 1, at: at(50))
+        #expect(link.fire(at: 60, hasUnanswered: true) == .none)
+        #expect(link.machine.nextLook == at(80))
+        for (number, time) in [80.0, 110, 140].enumerated() {
+            #expect(link.fire(at: time) == .ping(number: UInt64(number + 1)))
+        }
+    }
+
+    // MARK: Suspended reading
+
+    @Test func aLinkThatWeDoNotReadIsNotJudged() {
+        var link = TestLink()
+        _ = link.fire(at: 30)
+        link.machine.suspend(at: at(35))
+        #expect(link.machine.nextLook == at(65))
+        #expect(link.fire(at: 40) == .none)
+        // Only its socket is asked.
+        #expect(link.fire(at: 65) == .examine)
+        #expect(link.machine.nextLook == at(95))
+        #expect(link.fire(at: 400) == .examine)
+        link.machine.resume(at: at(500))
+        #expect(!link.machine.isProbing)
+        #expect(link.machine.nextLook == at(530))
+        #expect(link.fire(at: 530) == .ping(number: 1))
+        #expect(link.fire(at: 540) == .declareDead)
+    }
+
+    @Test func resumingWhatWasNotSuspendedChangesNothing() {
+        var link = TestLink()
+        link.machine.resume(at: at(20))
+        #expect(link.machine.nextLook == at(30))
+    }
+
+    @Test func oneWayGoesOnWithoutReading() {
+        var link = TestLink(mode: .oneWay)
+        link.machine.suspend(at: at(0))
+        #expect(link.fire(at: 30) == .ping(number: 0))
+    }
+}
+
+extension Instant {
+    static func seconds(_ seconds: Double) -> Instant { Instant(nanoseconds: Int64((seconds * 1e9).rounded())) }
+}
+
+func at(_ seconds: Double) -> Instant { .seconds(seconds) }
+
+/// A machine and what its shell does: it sends the pings that it is told to send.
+struct TestLink {
+    var machine: Liveness
+    /// The serial of the next ping.
+    var serial: SerialNumber = 0
+    var goesOutAtOnce = true
+
+    init(_ policy: Liveness.Policy = Liveness.Policy()) { machine = Liveness(policy, startedAt: at(0)) }
+
+    init(mode: Liveness.Mode) {
+        var policy = Liveness.Policy()
+        policy.mode = mode
+        self.init(policy)
+    }
+
+    mutating func fire(
+        due: Double? = nil,
+        at time: Double,
+        isAwaited: Bool = true,
+        hasUnanswered: Bool = false
+    ) -> Liveness.Action {
+        let action = machine.timerFired(due: at(due ?? time), at: at(time)) {
+            isAwaited
+        } hasUnanswered: {
+            hasUnanswered
+        }
+        if case .ping = action { machine.pingSent(serial: serial, goesOutAtOnce: goesOutAtOnce, at: at(time)) }
+        return action
+    }
+}

@@ -1,0 +1,72 @@
+import Testing
+
+@testable import Trunkline
+
+/// Which frames a codec hears of that wants to know what went out: each once, at its first byte, in order.
+@Suite struct StartingFramesTests {
+    private var codec: any FrameCodec = BodyCodec()
+
+    private func queue(_ bodies: [Bytes], id: RequestID = 1) -> OutboundQueue {
+        var queue = OutboundQueue()
+        for body in bodies { queue.append(OutboundQueue.Item(Frame(.request, body: body), id: id)) }
+        return queue
+    }
+
+    /// Encodes, lets the socket take up to `limit` bytes and returns the bodies of the frames that started.
+    private func write(_ queue: inout OutboundQueue, upTo limit: Int) -> [String] {
+        var (codec, started, reported) = (codec, [String](), [RequestID]())
+        _ = queue.encode(using: &codec)
+        let count = min(limit, queue.unwrittenCount)
+        queue.forEachStarting(within: count) { started.append(String($0.body)) }
+        queue.didWrite(count, reporting: &reported)
+        return started
+    }
+
+    @Test func everyFrameStartsOnceHoweverItsBytesGoOut() {
+        let bodies: [Bytes] = ["one", "two", "!", "three", "f"]
+        for size in 1...13 {
+            var (queue, started) = (queue(bodies), [String]())
+            while !queue.isEmpty { started += write(&queue, upTo: size) }
+            #expect(started == ["one", "two", "three", "f"], "\(size) bytes at a time")
+        }
+    }
+
+    @Test func aFrameStartsWithItsFirstByteAndNotBefore() {
+        var queue = queue(["one", "two"])
+        #expect(write(&queue, upTo: 3) == ["one"])
+        #expect(write(&queue, upTo: 0) == [])
+        #expect(write(&queue, upTo: 1) == ["two"])
+        #expect(write(&queue, upTo: 1) == [])
+    }
+
+    @Test func aFrameThatIsRemovedBeforeItStartsNeverDoes() {
+        var queue = queue(["one", "two", "three"])
+        #expect(write(&queue, upTo: 1) == ["one"])
+        // It is encoded: its bytes are taken back, and those of the third with them.
+        #expect(queue.remove(2) != nil)
+        #expect(write(&queue, upTo: 2) == [])
+        #expect(write(&queue, upTo: 9) == ["three"])
+        #expect(queue.isEmpty)
+    }
+
+    @Test func whatHadNotStartedOnALostLinkStartsOnTheNext() {
+        var queue = queue(["one", "two", "three"])
+        #expect(write(&queue, upTo: 4) == ["one", "two"])
+        var next = OutboundQueue()
+        for item in queue.takeUnstarted() { next.append(item) }
+        queue.removeAll()
+        #expect(write(&queue, upTo: 99) == [])
+        #expect(write(&next, upTo: 99) == ["three"])
+    }
+
+    @Test func whatStaysHalfWrittenDoesNotStartAgain() {
+        var queue = queue(["one", "two", "three"])
+        queue.append(OutboundQueue.Item(Frame(.cancel, body: "cancel"), id: 0))
+        #expect(write(&queue, upTo: 4) == ["one", "two"])
+        #expect(queue.takeUnstarted().map(\.id) == [1])
+        #expect(write(&queue, upTo: 1) == [])
+        #expect(write(&queue, upTo: 9) == [])
+        #expect(write(&queue, upTo: 9) == ["cancel"])
+        #expect(queue.isEmpty)
+    }
+}
