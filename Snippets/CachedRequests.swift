@@ -1,4 +1,4 @@
-// Responses that are kept for later callers, and exchanges that callers share.
+// Responses that are kept for later callers, and coalesced requests.
 
 import Trunkline
 import TrunklineTesting

@@ -13,7 +13,7 @@ let codec = CountedPayloadCodec(payloadEnd: "\r\n", maximumFrameSize: 1024 * 102
 }
 .reading { frame in
     if frame.head.hasPrefix("VALUE ") { frame.kind = .part }
-    if frame.head == "ERROR" || frame.head.hasPrefix("CLIENT_ERROR ") { frame.isRejection = true }
+    if frame.head == "ERROR" || frame.head.hasPrefix("CLIENT_ERROR ") { frame.isErrorResponse = true }
 }
 
 /// Stores a value.
@@ -33,7 +33,7 @@ let server = try await LoopbackServer.start(speaking: codec) { request in
     case "get":
         let value = Frame(.part, head: "VALUE " + words[1] + " 0 14", body: "ends with \r\n\r\n")
         return .sequence([.part(value), .reply(Frame(.response, head: "END"))])
-    default: return .reply(Frame(.response, isRejection: true, head: "ERROR"))
+    default: return .reply(Frame(.response, isErrorResponse: true, head: "ERROR"))
     }
 }
 

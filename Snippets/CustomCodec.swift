@@ -4,7 +4,7 @@
 import Trunkline
 import TrunklineTesting
 
-/// Lines that end with a newline. Responses that begin with "ERR" are rejections.
+/// Lines that end with a newline. Responses that begin with "ERR" are error responses.
 struct LineCodec: FrameCodec {
     var matching: ResponseMatching { .inOrder }
     /// What a line is to the one who receives it.
@@ -17,7 +17,7 @@ struct LineCodec: FrameCodec {
             return nil  // the line is not complete yet
         }
         guard let body = input.readBytes(end), input.skip(1) else { return nil }
-        return Frame(received, isRejection: String(body).hasPrefix("ERR"), body: body)
+        return Frame(received, isErrorResponse: String(body).hasPrefix("ERR"), body: body)
     }
 
     mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {

@@ -6,7 +6,7 @@ import TrunklineTesting
 let codec = DelimitedCodec(delimiter: "\r\n", maximumFrameSize: 512)
     .heartbeat(ping: "PING", pong: "PONG")
     .reading { frame in
-        if frame.body.hasPrefix("-") { frame.isRejection = true }
+        if frame.body.hasPrefix("-") { frame.isErrorResponse = true }
         if frame.body.hasPrefix("MSG ") { frame.kind = .push }
     }
 

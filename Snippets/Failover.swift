@@ -11,9 +11,9 @@ func name(_ endpoint: Endpoint) -> String { endpoint == first.endpoint ? "first"
 
 let options = ClientOptions { options in
     // On every new link, before anything else.
-    options.greeting.perform = { link in
+    options.handshake.perform = { link in
         guard try await link.send(Request(type: 0x410, body: "login")).body == "login" else {
-            throw GreetingRefusal("wrong password")
+            throw HandshakeRefusal("wrong password")
         }
     }
     // These requests may be carried out twice, so they are sent again when their fate is unknown.

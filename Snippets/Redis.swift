@@ -1,5 +1,6 @@
-// A codec of your own, for a protocol that no layout describes: Redis', with pipelining, typed commands, rejections and
-// pushes. Here it talks to a small server of the test kit; the interop tests talk to redis-server with the same text.
+// A codec of your own, for a protocol that no layout describes: Redis', with pipelining, typed commands, error
+// responses and pushes. Here it talks to a small server of the test kit; the interop tests talk to redis-server with
+// the same text.
 
 import Synchronization
 import Trunkline
@@ -92,7 +93,7 @@ struct Command: TypedRequest {
 /// its end, and values are read where they are wanted, in the callers' tasks.
 ///
 /// Replies come in the order of the commands. So each command must have one reply: `CLIENT REPLY` and `MONITOR` are not
-/// for a link that is shared. RESP3 begins with `HELLO 3`, in `options.greeting`.
+/// for a link that is shared. RESP3 begins with `HELLO 3`, in `options.handshake`.
 struct RESPCodec: FrameCodec {
     /// 3, or 2 for links without `HELLO 3`: they have no pushes, so no `SUBSCRIBE`.
     var version = 3
@@ -110,7 +111,7 @@ struct RESPCodec: FrameCodec {
         scan = RESPScan()
         var frame = Frame(received, body: body)
         guard received == .response, let type = body.first.map({ UnicodeScalar($0) }) else { return frame }
-        frame.isRejection = type == "-" || type == "!"
+        frame.isErrorResponse = type == "-" || type == "!"
         if type == ">", !Self.isSubscription(try RESPValue(body).elements) { frame.kind = .push }
         return frame
     }
@@ -244,7 +245,7 @@ final class MemoryRedis: Sendable {
 let redis = MemoryRedis()
 let server = try await LoopbackServer.start(speaking: RESPCodec()) { redis.answer($0) }
 let options = ClientOptions { options in
-    options.greeting.perform = { link in _ = try await link.send(Command("HELLO", "3")) }
+    options.handshake.perform = { link in _ = try await link.send(Command("HELLO", "3")) }
 }
 try await withClient(to: server.endpoint, speaking: RESPCodec(), options: options) { client in
     // One command, one reply, as a value.

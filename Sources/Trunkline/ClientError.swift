@@ -14,7 +14,8 @@ public struct ClientError: Error, Sendable {
         case closed
         /// The server answered with an error: see `response`.
         case rejected
-        /// The server broke the protocol. The link is replaced, unless only the one response is damaged (fate `answered`).
+        /// The server broke the protocol. The link is replaced, unless only the one response is malformed (fate
+        /// `answered`).
         case protocolViolation
         /// The request cannot be sent, or its response cannot be read, as the caller asked.
         case invalidRequest
@@ -128,8 +129,8 @@ public struct ClientError: Error, Sendable {
 }
 
 extension ClientError: CustomStringConvertible {
-    /// Code, fate, message, endpoint and cause in one line. Of a rejection also how many bytes the body of the server's
-    /// answer has, and none of them: they are in `response`.
+    /// Code, fate, message, endpoint and cause in one line. Of an error response also how many bytes the body of the
+    /// server's answer has, and none of them: they are in `response`.
     ///
     /// The cause may be an error of your own: what it says of itself is escaped and shown.
     public var description: String {

@@ -2,7 +2,7 @@ extension ClientOptions {
     /// Responses that are kept for later callers: those to calls with a `CachePolicy`, and no others.
     ///
     /// What was not used for longest makes room. At 0 or below nothing is kept; calls that ask for the same at the same
-    /// time share an exchange all the same.
+    /// time are coalesced into one request all the same.
     public struct Cache: Sendable {
         /// How many responses are kept. Default 1,000.
         public var maximumCount = 1_000

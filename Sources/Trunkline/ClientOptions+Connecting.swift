@@ -24,7 +24,7 @@ extension ClientOptions {
         }
 
         /// From the start of an attempt at an endpoint until its link is ready, or begins to restore subscriptions, which
-        /// has a bound of its own (`greeting.timeout`). Name resolution and all addresses share it. Default 3 s.
+        /// has a bound of its own (`handshake.timeout`). Name resolution and all addresses share it. Default 3 s.
         public var timeout: Duration = .seconds(3)
         /// From the attempt at one address of an endpoint to the attempt at its next; one that fails is followed at once.
         /// Held within 100 ms and 2 s. Default 250 ms (RFC 8305 §8).

@@ -23,8 +23,8 @@ extension ClientOptions {
         /// Set it where the next request must not pay for connecting. A link that was lost in any other way is replaced
         /// in any case.
         public var keepsLinkWarm = false
-        /// Tries again even after a cause that time does not mend (a greeting refused for good, an address that is none).
-        /// Default false: an endpoint with such a cause is left out until its failure is forgotten
+        /// Tries again even after a cause that time does not mend (a handshake refused for good, an address that is
+        /// none). Default false: an endpoint with such a cause is left out until its failure is forgotten
         /// (`Failover.halfLife`), and when all have one, callers who wait are told `unavailable`.
         public var retriesPermanentCauses = false
     }

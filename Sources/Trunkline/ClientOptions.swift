@@ -36,9 +36,10 @@ public struct ClientOptions: Sendable {
         /// is cancelled and its rest is dropped. Replies that come whole are not concerned: they have the codec's
         /// `maximumFrameSize`. `stream` has a buffer of its own (`ReplyBuffering`). Default 16 MiB.
         public var maximumReplySize = 16 * 1024 * 1024
-        /// How many bytes of bodies all replies together hold that `send` and `start` are joining. A part beyond them fails
-        /// its request with `overloaded`, fate `unknown`, as `maximumReplySize` does; the others go on. Default 256 MiB.
-        public var maximumJoinedBytes = 256 * 1024 * 1024
+        /// How many bytes of bodies all replies together hold that `send` and `start` are reassembling. A part beyond
+        /// them fails its request with `overloaded`, fate `unknown`, as `maximumReplySize` does; the others go on.
+        /// Default 256 MiB.
+        public var maximumReassemblyBytes = 256 * 1024 * 1024
         /// Whether requests that fail are sent again, for calls that do not say otherwise. Default `.ifUnsent`.
         public var retry = RetryPolicy.ifUnsent
         /// What all retries of a client draw on; `nil` for no limit. Default: a fifth of all requests, and 10 per second.
@@ -89,7 +90,7 @@ public struct ClientOptions: Sendable {
     /// Replacing links that failed or were lost.
     public var reconnecting = Reconnecting()
     /// What happens on every new link before anything else.
-    public var greeting = Greeting()
+    public var handshake = Handshake()
     /// Going from one endpoint to another.
     public var failover = Failover()
     /// Noticing that a link is dead although nobody said so.

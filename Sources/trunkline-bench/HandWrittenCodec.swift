@@ -45,7 +45,7 @@ struct HandWrittenCodec: FrameCodec {
         if frame.kind == .request, frame.type <= 0x401, frame.type != 0 {
             throw FrameError(.unknownType, "\(frame.type) is no type of a request")
         }
-        if frame.isRejection { throw FrameError(.malformed, "there are no rejections") }
+        if frame.isErrorResponse { throw FrameError(.malformed, "there are no error responses") }
         if frame.kind == .part, frame.type != 0, frame.type != 0x404 {
             throw FrameError(.unknownType, "\(frame.type) is no type of a part")
         }

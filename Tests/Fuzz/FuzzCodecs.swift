@@ -62,10 +62,10 @@ enum FuzzCodecs {
         case 1: frame.kind = .part
         case 2: frame.kind = .push
         case 3: frame.kind = .goAway
-        case 4: frame.isRejection = true
-        case 5: (frame.isRejection, frame.status) = (true, 404)
+        case 4: frame.isErrorResponse = true
+        case 5: (frame.isErrorResponse, frame.status) = (true, 404)
         case 6: frame.kind = .pong
-        case 7: frame.damage = .unknownType
+        case 7: frame.malformedReason = .unknownType
         default: break
         }
     }

@@ -45,7 +45,7 @@ struct FuzzProtocol: Sendable {
         require(whole.frames == split.frames, "other frames when split", whole, split)
         require((whole.refusal == nil) == (split.refusal == nil), "refused or not, as it is split", whole, split)
         guard isReversible else { return }
-        for frame in whole.frames where frame.damage == nil {
+        for frame in whole.frames where frame.malformedReason == nil {
             // What one side may receive the other need not be able to send.
             guard let bytes = encoded(frame, by: there) else { continue }
             let again = link(here, [bytes[...]], ends: false)

@@ -13,7 +13,7 @@ enum FuzzTarget: String, CaseIterable {
     /// Codecs as users write them.
     case redis, mqtt
     /// A client, from connecting to its first requests: the input is what the server says.
-    case greeting
+    case handshake
 
     func run(_ input: FuzzInput) {
         var input = input
@@ -24,7 +24,7 @@ enum FuzzTarget: String, CaseIterable {
         case .http: FuzzCodecs.http[input.below(FuzzCodecs.http.count)].run(&input)
         case .redis: FuzzCodecs.redis[input.below(FuzzCodecs.redis.count)].run(&input)
         case .mqtt: FuzzCodecs.mqtt[input.below(FuzzCodecs.mqtt.count)].run(&input)
-        case .greeting: FuzzGreeting.run(&input)
+        case .handshake: FuzzHandshake.run(&input)
         }
     }
 }

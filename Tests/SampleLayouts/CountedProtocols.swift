@@ -15,7 +15,7 @@ package enum CountedProtocols {
     }
     .reading { frame in
         if frame.head.hasPrefix("VALUE ") { frame.kind = .part }
-        if frame.head == "ERROR" || frame.head.firstIndex(of: "_ERROR ") != nil { frame.isRejection = true }
+        if frame.head == "ERROR" || frame.head.firstIndex(of: "_ERROR ") != nil { frame.isErrorResponse = true }
     }
 
     /// NATS (docs.nats.io, Client Protocol): a message to one of our inboxes, `_INBOX.<serial>`, is a response, every other

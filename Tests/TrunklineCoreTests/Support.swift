@@ -45,8 +45,8 @@ extension FrameCodec {
     }
 
     /// What is wrong with the frames of `bytes`, which are all there.
-    func damage(of bytes: some Sequence<UInt8>) throws(FrameError) -> [FrameError.Code?] {
-        try decoded(bytes).frames.map(\.damage)
+    func malformedReasons(of bytes: some Sequence<UInt8>) throws(FrameError) -> [FrameError.Code?] {
+        try decoded(bytes).frames.map(\.malformedReason)
     }
 
     /// The error message that encoding `frame` is refused with.

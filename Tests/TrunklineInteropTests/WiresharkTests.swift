@@ -21,7 +21,7 @@ struct WiresharkTests {
     // Magic, type, length, serial, status, version, body, CRC-32 of the body, type.
     private static let request = hex("cafe 0410 160000 0000000000000010 0000 03 68656c6c6f 3610a686 0410")
     private static let ping = hex("cafe 0001 110000 0500000000000000 0000 03 00000000 0001")
-    private static let rejection = hex("beef 0410 130000 0000000000000010 0007 03 6e6f 67aa281f 0410")
+    private static let errorResponse = hex("beef 0410 130000 0000000000000010 0007 03 6e6f 67aa281f 0410")
     private static let push = hex("beef 0002 120000 0000000000000000 0000 03 21 9e6bffd3 0002")
     private static let impossible = hex("cafe 0001 010000")
 
@@ -32,7 +32,7 @@ struct WiresharkTests {
         .toServer(Array(request[5..<9])),
         .toServer(Array(request[9...]) + ping),
         // Two frames that share a segment, the second of which ends in the next.
-        .toClient(rejection + push.prefix(20)),
+        .toClient(errorResponse + push.prefix(20)),
         .toClient(Array(push[20...])),
         .toServer(impossible),
     ]
@@ -42,11 +42,11 @@ struct WiresharkTests {
         let info = try await Self.run(["-T", "fields", "-e", "frame.number", "-e", "acme.kind", "-e", "acme.serial"])
         #expect(
             info.filter { !$0.hasSuffix("\t\t") } == [
-                "3\trequest,ping\t1152921504606846976,5", "4\trejection\t1152921504606846976", "5\tpush\t0",
+                "3\trequest,ping\t1152921504606846976,5", "4\terror response\t1152921504606846976", "5\tpush\t0",
             ]
         )
         let columns = try await Self.run(["-T", "fields", "-e", "_ws.col.Info"])
-        #expect(columns.contains { $0.contains("rejection type 0x410 serial 1152921504606846976 status 7") })
+        #expect(columns.contains { $0.contains("error response type 0x410 serial 1152921504606846976 status 7") })
         #expect(columns.last?.contains("illegal length") == true)
     }
 
@@ -89,7 +89,7 @@ struct WiresharkTests {
         let lines = try await Self.run(arguments, layout, pieces)
         #expect(
             lines == [
-                "\t\t", "request\t50\t307", "part,response\t50,50\t8,7", "rejection,push,unknown\t51,0,0\t7,7,7",
+                "\t\t", "request\t50\t307", "part,response\t50,50\t8,7", "error response,push,unknown\t51,0,0\t7,7,7",
                 "\t\t",
             ]
         )
@@ -121,7 +121,7 @@ struct WiresharkTests {
         #expect(
             lines.map { $0.trimmingCharacters(in: .whitespaces) } == [
                 "request type 0x4 serial 1; ping type 0x15 serial 2",
-                "rejection type 0x4 serial 1 status 88; pong type 0x15 serial 2 status 0",
+                "error response type 0x4 serial 1 status 88; pong type 0x15 serial 2 status 0",
                 "push type 0x5 serial 7 status 0; goAway type 0x6 serial 8 status 0; ping type 0x15 serial 9 status 0",
                 "response type 0x5 serial 7; unknown type 0x999 serial 10",
             ]

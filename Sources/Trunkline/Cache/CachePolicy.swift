@@ -12,9 +12,10 @@
 /// | `.staleIfUnavailable` | asks the server, and is returned if that cannot be reached | asks the server |
 /// | `.staleIfUnavailable(freshFor: .seconds(60))` | as `.for`, and then as `.staleIfUnavailable` | asks the server |
 ///
-/// Calls that ask the server share one exchange: see `Client.send(_:cache:timeout:retry:waitsForReady:)`. What it brings is
-/// kept for later calls, whatever their policies, unless it is an error, a rejection or damaged, or the codec forbids it
-/// (`FrameCodec.mayCache(_:)`). A response's age counts from when it was received. See the article <doc:Caching>.
+/// Calls that ask the server are coalesced into one request: see `Client.send(_:cache:timeout:retry:waitsForReady:)`.
+/// What it brings is kept for later calls, whatever their policies, unless it is an error, an error response or
+/// malformed, or the codec forbids it (`FrameCodec.mayCache(_:)`). A response's age counts from when it was received.
+/// See the article <doc:Caching>.
 public struct CachePolicy: Sendable, Hashable {
     /// How old a response may be.
     enum Age: Sendable, Hashable {
@@ -46,8 +47,8 @@ public struct CachePolicy: Sendable, Hashable {
     /// what others are asking.
     public static func `for`(_ age: Duration) -> CachePolicy { CachePolicy(fresh: .below(age)) }
 
-    /// Asks the server, whatever is there: what it returns is no older than the call. So it shares only an exchange whose
-    /// request has not been written yet; later calls share its own, and what was asked before is not kept.
+    /// Asks the server, whatever is there: what it returns is no older than the call. So it joins only a coalesced
+    /// request that has not been written yet; later calls join its own, and what was asked before is not kept.
     public static let reloadIgnoringCache = CachePolicy(fresh: .none, joins: false)
 
     /// Returns a response of any age, and never asks the server: without one it fails with `notCached`, fate `notSent`.

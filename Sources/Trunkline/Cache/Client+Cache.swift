@@ -11,19 +11,21 @@ extension Client {
     /// For requests that may be asked twice, or once for several callers: reads. Equal is what has the same type, body and
     /// fields, or the same key of its own (`CachePolicy.keyed(by:)`). What `options.cache` has room for is kept.
     ///
-    /// **Sharing.** Calls that ask the server for the same at the same time share one exchange if their `retry` and
-    /// `waitsForReady` are the same, too. It is that of the first call. Everybody is told how it ends, with the same error
-    /// and the same fate. It goes on as long as somebody waits for it: a call that is cancelled or out of time leaves alone,
-    /// fate `unknown`, and the request is given up as by `send` with the last one who leaves.
+    /// **Coalescing.** Calls that ask the server for the same at the same time are coalesced into one request if their
+    /// `retry` and `waitsForReady` are the same, too. It is that of the first call. Everybody is told how it ends, with
+    /// the same error and the same fate. It goes on as long as somebody waits for it: a call that is cancelled or out
+    /// of time leaves alone, fate `unknown`, and the request is given up as by `send` with the last one who leaves.
     ///
-    /// A response that was cached, or shared, is the very frame that was received, with the serial of its exchange.
+    /// A response that was cached, or is that of a coalesced request, is the very frame that was received, with the
+    /// serial of its request.
     ///
     /// - Throws: What `send` without a policy throws, and `notCached`, fate `notSent`, with `.returnCacheElseFail`. A call
     ///   that is cancelled, or has no time left, when it is made fails even if a response is cached.
     ///
     /// - Parameters:
     ///   - policy: Which response will do.
-    ///   - timeout: As in `send`; each call has its own, counted from the call, also when it joins an exchange late.
+    ///   - timeout: As in `send`; each call has its own, counted from the call, also when it joins a coalesced request
+    ///     late.
     ///   - retry: As in `send`.
     ///   - waitsForReady: As in `send`. A response that is cached needs no link.
     public nonisolated func send(
@@ -97,9 +99,9 @@ extension Client {
     public struct CacheStatistics: Sendable, Hashable {
         /// Calls that were answered by a cached response, the server not being asked.
         public var hits = 0
-        /// Calls that began an exchange, and those with `.returnCacheElseFail` that found no response.
+        /// Calls that began a coalesced request, and those with `.returnCacheElseFail` that found no response.
         public var misses = 0
-        /// Calls that joined an exchange which another had begun.
+        /// Calls that joined a coalesced request which another had begun.
         public var shares = 0
         /// Calls, of those that asked, that were answered by a cached response because the server could not be reached.
         public var staleHits = 0
@@ -127,8 +129,8 @@ extension Client {
         let key = policy.key ?? CacheKey(request)
         if let response = responseCache.response(for: key, policy) { return .success(response) }
         guard policy.asks else { return .failure(responseCache.absence) }
-        let call = SharedCall(
-            tickets.wrappingAdd(1, ordering: .relaxed).newValue,
+        let call = CoalescedCall(
+            requestIDs.wrappingAdd(1, ordering: .relaxed).newValue,
             request.frame,
             key,
             policy,
@@ -136,22 +138,22 @@ extension Client {
             retry ?? options.requests.retry,
             waitsForReady: waitsForReady
         )
-        let outcome = await shared(call)
+        let outcome = await coalesced(call)
         guard case .failure(let error) = outcome, error.isUnreachability,
             let response = responseCache.staleResponse(for: key, policy)
         else { return outcome }
         return .success(response)
     }
 
-    private nonisolated func shared(_ call: SharedCall) async -> Outcome {
+    private nonisolated func coalesced(_ call: CoalescedCall) async -> Outcome {
         await withTaskCancellationHandler {
-            await withSuspension { suspension in
-                mailbox.postRequest(.share(call, suspension))
+            await withContinuation { continuation in
+                commandQueue.postRequest(.coalesce(call, continuation))
                 // As in `send`: a cancellation before found nothing to leave.
-                if Task.isCancelled { mailbox.post(.leave(call)) }
+                if Task.isCancelled { commandQueue.post(.leave(call)) }
             }
         } onCancel: {
-            mailbox.post(.leave(call))
+            commandQueue.post(.leave(call))
         }
     }
 }

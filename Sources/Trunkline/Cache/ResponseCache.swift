@@ -1,15 +1,15 @@
-/// A client's cached responses, and the exchanges that others may join.
+/// A client's cached responses, and the coalesced requests that others may join.
 ///
 /// Behind a lock, so that a response that is there costs its caller no way to the loop and back, and that
 /// `removeCachedResponses` holds as soon as it has returned. Nobody is resumed here: what is found is handed out, and the
-/// loop, where alone exchanges are begun, joined, left and ended, does the rest. Nor is much read or freed here, however large
-/// responses and requests are, as the loop waits for the lock: what is dropped is handed out, too.
+/// loop, where alone coalesced requests are begun, joined, left and ended, does the rest. Nor is much read or freed
+/// here, however large responses and requests are, as the loop waits for the lock: what is dropped is handed out, too.
 final class ResponseCache: Sendable {
     private struct State {
         var store: ResponseStore
-        /// Exchanges whose response is to be kept, and which others may join, by their keys, in the order in which they
-        /// began: more than one where the terms of their calls differ. What is not in here any more has been overtaken.
-        var loading: [CacheKey: [SharedExchange]] = [:]
+        /// Requests whose response is to be kept, and which others may join, by their keys, in the order in which they
+        /// began: more than one where their call options differ. What is not in here any more has been overtaken.
+        var loading: [CacheKey: [CoalescedRequest]] = [:]
         var statistics = Client.CacheStatistics()
         var isClosed = false
     }
@@ -17,7 +17,7 @@ final class ResponseCache: Sendable {
     /// What a call meets.
     enum Encounter {
         case response(Frame)
-        case exchange(SharedExchange)
+        case request(CoalescedRequest)
         case nothing
     }
 
@@ -95,42 +95,42 @@ final class ResponseCache: Sendable {
     // MARK: On the loop
 
     /// What `call` meets: its response may have come on its way to the loop.
-    func meet(_ call: SharedCall) -> Encounter {
+    func meet(_ call: CoalescedCall) -> Encounter {
         let now = loop.now
         return state.withLock { state in
             if let response = state.store.response(for: call.key, call.policy.fresh, at: now) {
                 state.statistics.hits += 1
                 return .response(response)
             }
-            let exchange = state.loading[call.key]?.last { $0.hasTerms(of: call) }
-            return exchange.map { .exchange($0) } ?? .nothing
+            let request = state.loading[call.key]?.last { $0.hasCallOptions(of: call) }
+            return request.map { .request($0) } ?? .nothing
         }
     }
 
-    func noteShared() { state.withLock { $0.statistics.shares += 1 } }
+    func noteCoalesced() { state.withLock { $0.statistics.shares += 1 } }
 
-    /// `call` has begun `exchange`. What others asked for before is not good enough for it if it does not join them, and
+    /// `call` has begun `request`. What others asked for before is not good enough for it if it does not join them, and
     /// so not to be kept either.
-    func begin(_ exchange: SharedExchange, for call: SharedCall) {
+    func begin(_ request: CoalescedRequest, for call: CoalescedCall) {
         state.withLock { state in
             state.statistics.misses += 1
             if state.isClosed { return }
             if call.policy.joins {
-                state.loading[call.key, default: []].append(exchange)
+                state.loading[call.key, default: []].append(request)
             } else {
-                state.loading[call.key] = [exchange]
+                state.loading[call.key] = [request]
             }
         }
     }
 
-    /// `exchange` has ended: keeps what it brought, unless it was overtaken. Returns what its callers are told.
-    func end(_ exchange: SharedExchange, _ outcome: Outcome) -> Outcome {
+    /// `request` has ended: keeps what it brought, unless it was overtaken. Returns what its callers are told.
+    func end(_ request: CoalescedRequest, _ outcome: Outcome) -> Outcome {
         var response: Frame?
         // The callers get the same memory as the cache.
         if case .success(let frame) = outcome, codec.mayCache(frame) { response = frame.compacted }
-        let (kept, key, now) = (response, exchange.key.compacted, loop.now)
+        let (kept, key, now) = (response, request.key.compacted, loop.now)
         _ = state.withLock { state -> [ResponseStore.Slot] in
-            guard var loading = state.loading[key], let place = loading.firstIndex(where: { $0 === exchange }) else {
+            guard var loading = state.loading[key], let place = loading.firstIndex(where: { $0 === request }) else {
                 return []
             }
             var dropped: [ResponseStore.Slot] = []

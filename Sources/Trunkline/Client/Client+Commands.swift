@@ -1,6 +1,6 @@
 /// Commands in: what the loop does with a batch of what callers said.
-extension Client: @preconcurrency MailboxOwner {
-    func take(_ commands: inout [Submission?]) {
+extension Client: @preconcurrency CommandQueueOwner {
+    func take(_ commands: inout [Command?]) {
         // Moved from place to place, not copied: every copy of a frame costs two retains, of memory that its caller's
         // thread has just touched.
         for index in commands.indices {
@@ -40,7 +40,7 @@ extension Client: @preconcurrency MailboxOwner {
         return channels.isEmpty ? .none : .subscription
     }
 
-    private func take(_ command: consuming Submission) {
+    private func take(_ command: consuming Command) {
         switch command {
         case .send(let id, let frame, let waiter, let deadline, let expectsResponse):
             register(id, frame, waiter, deadline, expectsResponse)
@@ -60,8 +60,8 @@ extension Client: @preconcurrency MailboxOwner {
             for id in ids where waiter(of: id)?.isAccepted == false {
                 cancel(id, .cancelled, "cancelled by the caller")
             }
-            if ids.lowerBound >= FollowUp.firstTicket { cancelPart(ids.lowerBound) }
-        case .share(let call, let suspension): share(call, suspension)
+            if ids.lowerBound >= RequestPart.firstID { cancelPart(ids.lowerBound) }
+        case .coalesce(let call, let continuation): coalesce(call, continuation)
         case .leave(let call): leave(call)
         case .cancelAll(let last): cancelAll(upTo: last)
         case .subscribe(let channel):
@@ -72,15 +72,15 @@ extension Client: @preconcurrency MailboxOwner {
             channels.remove(channel)
             updateReading()
         case .resumeReading: updateReading()
-        case .connect(let id, let suspension): connect(id, suspension)
+        case .connect(let id, let continuation): connect(id, continuation)
         case .cancelConnect(let id):
             connectWaiters.removeValue(forKey: id)?.resume(
                 returning: unsentError(.cancelled, "cancelled while connecting")
             )
         case .close: drain()
         case .closeNow: closeAtOnce()
-        case .awaitClosed(let suspension):
-            if isClosed { suspension.resume() } else { closeWaiters.append(suspension) }
+        case .awaitClosed(let continuation):
+            if isClosed { continuation.resume() } else { closeWaiters.append(continuation) }
         }
     }
 
@@ -97,9 +97,9 @@ extension Client: @preconcurrency MailboxOwner {
         guard phase == .open else {
             return waiter.resume(.failure(ClientError(.closed, .notSent, "the client is closed")))
         }
-        if let terms = waiter.terms {
-            if let error = refusal(terms) { return waiter.resume(.failure(error)) }
-            if !terms.waitsForReady { impatient.append(id) }
+        if let callOptions = waiter.callOptions {
+            if let error = refusal(callOptions) { return waiter.resume(.failure(error)) }
+            if !callOptions.waitsForReady { impatient.append(id) }
         }
         counters.requests += 1
         // What `enqueue` has accepted has room already.
@@ -118,13 +118,13 @@ extension Client: @preconcurrency MailboxOwner {
         return mayGo ? nil : queue.refusal(for: cost)
     }
 
-    /// Why a request with these terms may not be taken in; `nil` when it may.
-    private func refusal(_ terms: Terms) -> ClientError? {
-        if terms.endsWithItsLink { hasLinkbound = true }
-        if let session = terms.session, session != self.session {
+    /// Why a request with these call options may not be taken in; `nil` when it may.
+    private func refusal(_ callOptions: CallOptions) -> ClientError? {
+        if callOptions.endsWithItsLink { hasLinkbound = true }
+        if let session = callOptions.session, session != self.session {
             return ClientError(.connectionLost, .notSent, "the link on which the push was received is gone")
         }
-        guard !terms.waitsForReady, !isReady else { return nil }
+        guard !callOptions.waitsForReady, !isReady else { return nil }
         // It does not wait, but the next one will be better off.
         connection.inCallOfOwner { $0.connectIfNeeded() }
         return unsentError(.unavailable, "the call does not wait for a link")
@@ -158,7 +158,7 @@ extension Client: @preconcurrency MailboxOwner {
         guard case .onLink(let session, let linkPlace) = place else {
             guard let request = queue.remove(id) else { return }
             var message = message
-            let rests = request.waiter.terms?.restsUntil != nil
+            let rests = request.waiter.callOptions?.restsUntil != nil
             if isTimeout, let what = connection.inCallOfOwner({ $0.timedOutWaiting(rests: rests) }) {
                 message += "; \(what)"
             }

@@ -45,16 +45,16 @@ extension Client {
     ///
     /// A link or an attempt to an endpoint that is gone is given up for another. With an empty list a link stays until
     /// it is lost, and then callers are told `unavailable`. A wait goes on: clients that are told of a new server are
-    /// told at the same time. Those that a greeting has added (`Greeter.addEndpoints(_:)`) are replaced, too.
+    /// told at the same time. Those that a handshake has added (`Handshaker.addEndpoints(_:)`) are replaced, too.
     public func replaceEndpoints(_ endpoints: [Endpoint]) {
         command { $0.replaceEndpoints(endpoints) }
     }
 
-    /// The endpoints in the order of preference: those that were given, then those that a greeting has added.
+    /// The endpoints in the order of preference: those that were given, then those that a handshake has added.
     public var endpoints: [Endpoint] { connection.inCallOfOwner { $0.endpoints } }
 
-    /// What the greeting of the latest link that was ready kept by `Greeter.setServerInfo(_:)`; `nil` if it kept nothing, or
-    /// something of another type, or no link was ready yet.
+    /// What the handshake of the latest link that was ready kept by `Handshaker.setServerInfo(_:)`; `nil` if it kept
+    /// nothing, or something of another type, or no link was ready yet.
     public func serverInfo<Info: Sendable>(as type: Info.Type) -> Info? {
         connection.inCallOfOwner { $0.serverInfo(as: type) }
     }

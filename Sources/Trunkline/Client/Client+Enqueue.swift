@@ -48,7 +48,7 @@ extension Client {
         if let limit, limit <= .zero { throw .expiredUnsent(limit) }
         let cost = OutboundQueue.cost(of: frame)
         guard try messageRoom.reserve(cost) else { return false }
-        let ticket = tickets.wrappingAdd(1, ordering: .relaxed).newValue
+        let requestID = requestIDs.wrappingAdd(1, ordering: .relaxed).newValue
         let deadline = limit.map { loop.now.advanced(by: $0) }
         let waiter = Waiter.enqueued(messageRoom, cost: cost).under(
             options.requests.retry,
@@ -58,12 +58,12 @@ extension Client {
             expectsResponse: false,
             keepsRequest: false
         )
-        mailbox.postRequest(.send(ticket, frame, waiter, deadline: deadline, expectsResponse: false))
+        commandQueue.postRequest(.send(requestID, frame, waiter, deadline: deadline, expectsResponse: false))
         return true
     }
 
     /// The waiter for a message that has no room yet.
-    nonisolated func enqueuing(_ frame: Frame, _ suspension: Suspension<Outcome>) -> Waiter {
-        .enqueuing(EnqueuedMessage(suspension, in: messageRoom, cost: OutboundQueue.cost(of: frame)))
+    nonisolated func enqueuing(_ frame: Frame, _ continuation: Continuation<Outcome>) -> Waiter {
+        .enqueuing(EnqueuedMessage(continuation, in: messageRoom, cost: OutboundQueue.cost(of: frame)))
     }
 }

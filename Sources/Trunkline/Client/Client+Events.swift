@@ -12,7 +12,7 @@ extension Client: @preconcurrency ConnectionOwner {
             // Moved, not copied: every copy of a frame costs two retains.
             if let event = events[index].take() { perform(event) }
         }
-        channels.tellOfDamage()
+        channels.yieldMalformed()
     }
 
     @inline(__always)
@@ -40,7 +40,7 @@ extension Client: @preconcurrency ConnectionOwner {
             endParts(of: id, error)
         case .wrote(let id, let waiter): if queue.forget(id) { waiter.resume(.success(Frame(.response))) }
         case .wrotePart(let id):
-            if id >= FollowUp.firstTicket { parts.written(id) } else { waiter(of: id)?.handle?.noteWritten() }
+            if id >= RequestPart.firstID { parts.written(id) } else { waiter(of: id)?.handle?.noteWritten() }
         case .refusedPart(let id, let cause):
             let error = ClientError(.invalidRequest, .notSent, "the frame cannot be encoded", cause: cause)
             parts.takeQueued(id)?.fail(error, isSent: false)

@@ -8,14 +8,14 @@ extension Client {
     ///   so, every server refused for good, there is no endpoint), `closed`, or `cancelled`. Otherwise it goes on trying;
     ///   bound it with `withTimeout`.
     public nonisolated func connect() async throws(ClientError) {
-        let id = tickets.wrappingAdd(1, ordering: .relaxed).newValue
+        let id = requestIDs.wrappingAdd(1, ordering: .relaxed).newValue
         let error = await withTaskCancellationHandler {
-            await withSuspension { suspension in
-                mailbox.post(.connect(id, suspension))
-                if Task.isCancelled { mailbox.post(.cancelConnect(id)) }
+            await withContinuation { continuation in
+                commandQueue.post(.connect(id, continuation))
+                if Task.isCancelled { commandQueue.post(.cancelConnect(id)) }
             }
         } onCancel: {
-            mailbox.post(.cancelConnect(id))
+            commandQueue.post(.cancelConnect(id))
         }
         if let error { throw error }
     }
@@ -25,17 +25,17 @@ extension Client {
     /// Returns when the socket is closed; calling it again waits for the same end. Waits for
     /// `options.requests.drainTimeout` (30 s) at most; if the calling task is cancelled, it closes at once.
     public nonisolated func close() async {
-        mailbox.post(.close)
+        commandQueue.post(.close)
         await withTaskCancellationHandler {
             await awaitClosed()
         } onCancel: {
-            mailbox.post(.closeNow)
+            commandQueue.post(.closeNow)
         }
     }
 
     /// Closes at once: requests that are out fail with `closed`, fate `unknown` or `notSent`.
     public nonisolated func closeNow() async {
-        mailbox.post(.closeNow)
+        commandQueue.post(.closeNow)
         await awaitClosed()
     }
 
@@ -55,32 +55,32 @@ extension Client {
     /// `closed`, fate `notSent`, and the service returns. List it before the services that use the client: a group shuts
     /// down in reverse order.
     public nonisolated func run() async throws {
-        let id = tickets.wrappingAdd(1, ordering: .relaxed).newValue
+        let id = requestIDs.wrappingAdd(1, ordering: .relaxed).newValue
         await withTaskCancellationHandler {
-            let _: ClientError? = await withSuspension { suspension in
-                mailbox.post(.connect(id, suspension))
-                mailbox.post(.cancelConnect(id))  // nobody waits for the link: it is only asked for
+            let _: ClientError? = await withContinuation { continuation in
+                commandQueue.post(.connect(id, continuation))
+                commandQueue.post(.cancelConnect(id))  // nobody waits for the link: it is only asked for
             }
             await awaitClosed()
         } onCancel: {
-            mailbox.post(.close)
+            commandQueue.post(.close)
         }
     }
 
     private nonisolated func awaitClosed() async {
-        await withSuspension { mailbox.post(.awaitClosed($0)) }
+        await withContinuation { commandQueue.post(.awaitClosed($0)) }
     }
 
     // MARK: On the loop
 
     var isClosed: Bool { connection.inCallOfOwner { $0.machine.state == .closed } }
 
-    func connect(_ id: UInt64, _ suspension: Suspension<ClientError?>) {
+    func connect(_ id: UInt64, _ continuation: Continuation<ClientError?>) {
         guard phase == .open else {
-            return suspension.resume(returning: ClientError(.closed, .notSent, "the client is closed"))
+            return continuation.resume(returning: ClientError(.closed, .notSent, "the client is closed"))
         }
-        guard !isReady else { return suspension.resume(returning: nil) }
-        connectWaiters[id] = suspension
+        guard !isReady else { return continuation.resume(returning: nil) }
+        connectWaiters[id] = continuation
         connection.inCallOfOwner { $0.connectIfNeeded() }
     }
 

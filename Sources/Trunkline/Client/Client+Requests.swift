@@ -17,7 +17,8 @@ extension Client {
     /// Without a link the request waits for one until its deadline.
     ///
     /// A reply that comes in parts is joined: the response has the bodies of all of them, one after the other. More than
-    /// `options.requests.maximumReplySize` is `overloaded`. A rejection has its own body alone. See `stream(_:timeout:)`.
+    /// `options.requests.maximumReplySize` is `overloaded`. An error response has its own body alone. See
+    /// `stream(_:timeout:)`.
     ///
     /// - Parameters:
     ///   - timeout: From this call until the response, retries included; `nil` for `options.requests.timeout` (8 s unless
@@ -102,11 +103,11 @@ extension Client {
         if Task.isCancelled { return .failure(.cancelledUnsent) }
         let limit = timeout ?? options.requests.timeout
         if let limit, limit <= .zero { return .failure(.expiredUnsent(limit)) }
-        let ticket = tickets.wrappingAdd(1, ordering: .relaxed).newValue
+        let requestID = requestIDs.wrappingAdd(1, ordering: .relaxed).newValue
         let deadline = limit.map { loop.now.advanced(by: $0) }
         return await withTaskCancellationHandler {
-            await withSuspension { suspension in
-                let caller: Waiter = isEnqueued ? enqueuing(frame, suspension) : .caller(suspension)
+            await withContinuation { continuation in
+                let caller: Waiter = isEnqueued ? enqueuing(frame, continuation) : .caller(continuation)
                 let waiter = caller.under(
                     retry ?? options.requests.retry,
                     waitsForReady: waitsForReady,
@@ -116,12 +117,14 @@ extension Client {
                     session: session,
                     keepsRequest: checksResponses
                 )
-                mailbox.postRequest(.send(ticket, frame, waiter, deadline: deadline, expectsResponse: expectsResponse))
+                commandQueue.postRequest(
+                    .send(requestID, frame, waiter, deadline: deadline, expectsResponse: expectsResponse)
+                )
                 // A cancellation since the handler was installed came before the request and was taken for a late one.
-                if Task.isCancelled { mailbox.post(.cancel(ticket...ticket)) }
+                if Task.isCancelled { commandQueue.post(.cancel(requestID...requestID)) }
             }
         } onCancel: {
-            mailbox.post(.cancel(ticket...ticket))
+            commandQueue.post(.cancel(requestID...requestID))
         }
     }
 
@@ -178,25 +181,25 @@ extension Client {
         if Task.isCancelled { return frames.map { _ in .failure(.cancelledUnsent) } }
         if let limit, limit <= .zero { return frames.map { _ in .failure(.expiredUnsent(limit)) } }
         let count = RequestID(frames.count)
-        let first = tickets.wrappingAdd(count, ordering: .relaxed).oldValue + 1
+        let first = requestIDs.wrappingAdd(count, ordering: .relaxed).oldValue + 1
         let deadline = limit.map { loop.now.advanced(by: $0) }
         let range = first...(first + count - 1)
         return await withTaskCancellationHandler {
-            await withSuspension { suspension in
+            await withContinuation { continuation in
                 let retry = retry ?? options.requests.retry
                 let batch = Batch(
                     count: frames.count,
-                    suspension,
+                    continuation,
                     retry,
                     waitsForReady: waitsForReady,
                     expectsResponse: expectsResponse,
                     keepsRequests: checksResponses
                 )
-                mailbox.postRequest(.sendAll(first: first, frames, batch, deadline: deadline))
-                if Task.isCancelled { mailbox.post(.cancel(range)) }
+                commandQueue.postRequest(.sendAll(first: first, frames, batch, deadline: deadline))
+                if Task.isCancelled { commandQueue.post(.cancel(range)) }
             }
         } onCancel: {
-            mailbox.post(.cancel(range))
+            commandQueue.post(.cancel(range))
         }
     }
 
@@ -211,8 +214,8 @@ extension Client {
         retry: RetryPolicy? = nil,
         waitsForReady: Bool = true
     ) -> PendingRequest {
-        let ticket = tickets.wrappingAdd(1, ordering: .relaxed).newValue
-        let handle = PendingRequest { [mailbox] in mailbox.post(.cancel(ticket...ticket)) }
+        let requestID = requestIDs.wrappingAdd(1, ordering: .relaxed).newValue
+        let handle = PendingRequest { [commandQueue] in commandQueue.post(.cancel(requestID...requestID)) }
         let limit = timeout ?? options.requests.timeout
         if let limit, limit <= .zero {
             handle.complete(.failure(.expiredUnsent(limit)))
@@ -226,13 +229,13 @@ extension Client {
                 expectsResponse: true,
                 keepsRequest: checksResponses
             )
-            mailbox.postRequest(.send(ticket, request.frame, waiter, deadline: deadline, expectsResponse: true))
+            commandQueue.postRequest(.send(requestID, request.frame, waiter, deadline: deadline, expectsResponse: true))
         }
         return handle
     }
 
     /// Cancels every request that has not ended, as cancelling its task would.
-    public nonisolated func cancelAll() { mailbox.post(.cancelAll(upTo: tickets.load(ordering: .relaxed))) }
+    public nonisolated func cancelAll() { commandQueue.post(.cancelAll(upTo: requestIDs.load(ordering: .relaxed))) }
 }
 
 extension ClientError {

@@ -10,11 +10,11 @@ extension Client {
 
     /// Lets a request rest before another try. Returns whether it does; it has failed for good if not.
     private func retry(_ id: RequestID, _ waiter: Waiter, after error: ClientError) -> Bool {
-        guard case .particular(let present, let terms) = waiter, let plain = present.anew else { return false }
+        guard case .particular(let present, let callOptions) = waiter, let plain = present.anew else { return false }
         if parts.targets[id]?.isContinued == true { return false }
         let now = loop.now
-        guard let next = terms.next(after: error, at: now, using: &generator), let until = next.restsUntil,
-            until < plain.shared?.end ?? .distantFuture
+        guard let next = callOptions.next(after: error, at: now, using: &generator), let until = next.restsUntil,
+            until < plain.coalesced?.end ?? .distantFuture
         else { return false }
         // Of a request that was never written the server has no trouble.
         if error.fate == .unknown, account?.withdraw(at: now, requests: counters.requests) == false {
@@ -25,9 +25,9 @@ extension Client {
         plain.handle?.noteRetry()
         let request = QueuedRequest(
             id: id,
-            frame: terms.frame,
+            frame: callOptions.frame,
             waiter: Waiter.particular(plain, next),
-            expectsResponse: terms.expectsResponse
+            expectsResponse: callOptions.expectsResponse
         )
         queue.rest(request, until: until)
         return true
@@ -36,9 +36,9 @@ extension Client {
     /// Lets those wait their turn again whose back-off is over.
     func endRests(at now: Instant) {
         while let request = queue.nextRested(at: now) {
-            guard case .particular(let plain, let terms) = request.waiter else { continue }
-            if terms.waitsForReady || isReady {
-                queue.wake(request.id, as: .particular(plain, terms.awake))
+            guard case .particular(let plain, let callOptions) = request.waiter else { continue }
+            if callOptions.waitsForReady || isReady {
+                queue.wake(request.id, as: .particular(plain, callOptions.awake))
             } else {
                 cancel(request.id, .unavailable, "the call does not wait for a link")
                 connection.inCallOfOwner { $0.connectIfNeeded() }
@@ -47,12 +47,14 @@ extension Client {
     }
 
     /// A link is gone, or drains: ends those that wait for it and not for the next one.
-    func endLinkbound(_ endpoint: Endpoint?, _ cause: any Error, where isMeant: (Terms) -> Bool = { _ in true }) {
+    func endLinkbound(_ endpoint: Endpoint?, _ cause: any Error, where isMeant: (CallOptions) -> Bool = { _ in true }) {
         guard hasLinkbound else { return }
         let message = "the link was lost before the request was written"
         let error = ClientError(.connectionLost, .notSent, message, endpoint: endpoint, cause: cause)
         for request in queue.waiting {
-            guard let terms = request.waiter.terms, terms.endsWithItsLink, isMeant(terms) else { continue }
+            guard let callOptions = request.waiter.callOptions, callOptions.endsWithItsLink, isMeant(callOptions) else {
+                continue
+            }
             _ = queue.remove(request.id)
             request.waiter.resume(.failure(error))
             endParts(of: request.id, error)

@@ -12,7 +12,7 @@ public struct Subscription: Sendable {
 /// Subscriptions: what every new link is told before it is ready.
 extension Client {
     /// Sends `request`, and once the server has accepted it, sends it again on every new link before that is `ready`
-    /// (`options.greeting.restore`), so that pushes go on.
+    /// (`options.handshake.restore`), so that pushes go on.
     ///
     /// The server may receive it twice: if a link began between the call and the registration, it may not have been told,
     /// and the request is sent on it once more. If that link is lost before it answers, the subscription is valid all the
@@ -30,8 +30,8 @@ extension Client {
     }
 
     /// Posts `request`, which the server does not answer, and posts it again on every new link before that is `ready`, so
-    /// that pushes go on: after `options.greeting.perform`, before `options.greeting.restore`, which is not given it. Not
-    /// for a link whose greeting calls `Greeter.keepSubscriptions()`.
+    /// that pushes go on: after `options.handshake.perform`, before `options.handshake.restore`, which is not given it.
+    /// Not for a link whose handshake calls `Handshaker.keepSubscriptions()`.
     ///
     /// As `subscribe(_:timeout:)`, but returns when the kernel has the request: whether the server has heard it, and
     /// accepts it, is not known. Parameters and errors are those of `post`; when it throws, nothing is registered.
@@ -82,7 +82,7 @@ extension Connection {
     fileprivate var firstLinkToBeTold: Int { current == nil ? linksBegun + 1 : linksBegun }
 
     /// Registers `request` for every link that begins from now on. `untold` is true if the present link, ready or
-    /// greeting, is not the one numbered `first`, so that the request may have gone out on an earlier one.
+    /// handshake, is not the one numbered `first`, so that the request may have gone out on an earlier one.
     fileprivate func remember(_ request: Request, toldSince first: Int, expectsResponse: Bool) -> (
         id: UInt64, untold: Bool
     ) {
@@ -100,17 +100,17 @@ extension Connection {
     func restore(posting requests: [Request], _ session: UInt64) async throws(ClientError) {
         guard !requests.isEmpty else { return }
         let outcomes: [Outcome] = await withTaskCancellationHandler {
-            await withSuspension { suspension in
+            await withContinuation { continuation in
                 let count = requests.count
                 func fail(_ error: ClientError) {
-                    suspension.resume(returning: Array(repeating: .failure(error), count: count))
+                    continuation.resume(returning: Array(repeating: .failure(error), count: count))
                 }
-                guard let index = handshaking(session) else { return fail(.greetingIsOver) }
+                guard let index = handshaking(session) else { return fail(.handshakeIsOver) }
                 guard !Task.isCancelled else { return fail(.cancelledUnsent) }
-                if let loss = links[index].handshake?.loss { return fail(.lostWhileGreeting(loss, .notSent)) }
+                if let loss = links[index].handshake?.loss { return fail(.lostDuringHandshake(loss, .notSent)) }
                 let batch = Batch(
                     count: count,
-                    suspension,
+                    continuation,
                     .ifUnsent,
                     waitsForReady: true,
                     expectsResponse: false,

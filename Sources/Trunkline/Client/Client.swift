@@ -10,16 +10,16 @@ import Synchronization
 ///
 /// It connects when it is first used, replaces a link that is lost, and stays until `close()`; a client that is let go
 /// without it closes its socket and ends its streams. All methods may be called from any task. Inside, everything
-/// happens on one event loop, which is this actor's executor: what callers say travels there through one mailbox, in
-/// order.
+/// happens on one event loop, which is this actor's executor: commands of callers travel there through one command
+/// queue, in order.
 public actor Client {
     nonisolated let loop: any EventLoop
-    nonisolated let mailbox: Mailbox
+    nonisolated let commandQueue: CommandQueue
     nonisolated let options: ClientOptions
     nonisolated let codec: any FrameCodec
     /// Whether responses are compared with their requests. Asked once: hardly any codec does.
     nonisolated let checksResponses: Bool
-    nonisolated let tickets = Atomic<RequestID>(0)
+    nonisolated let requestIDs = Atomic<RequestID>(0)
     /// Responses that were asked for with a `CachePolicy`, and those that are on their way.
     nonisolated let responseCache: ResponseCache
     /// The room for messages that `enqueue` accepts.
@@ -32,7 +32,7 @@ public actor Client {
     /// The requests, from the call to their end: those on no link, and on which link the others are.
     var queue: RequestQueue<Waiter>
     /// Parts of requests that callers add to requests under way.
-    var parts = FollowUps()
+    var parts = RequestParts()
     /// Requests of this batch that may not wait for a link, nor for a serial.
     var impatient: [RequestID] = []
     /// Whether there ever was a request that ends with the link that it was queued for.
@@ -45,8 +45,8 @@ public actor Client {
     var channels = PushChannels()
     /// Streams of replies whose full buffer suspends reading, and perhaps some that did lately.
     var fullReplies: [ReplyChannel] = []
-    var connectWaiters: [UInt64: Suspension<ClientError?>] = [:]
-    var closeWaiters: [Suspension<Void>] = []
+    var connectWaiters: [UInt64: Continuation<ClientError?>] = [:]
+    var closeWaiters: [Continuation<Void>] = []
     var phase = Phase.open
     var timer: LoopTimer?
     /// The instant `timer` is armed for.
@@ -83,7 +83,7 @@ public actor Client {
         on loops: EventLoops = .shared
     ) {
         loop = loops.next()
-        mailbox = Mailbox(loop: loop)
+        commandQueue = CommandQueue(loop: loop)
         self.options = options
         self.codec = codec
         messageRoom = MessageRoom(options)
@@ -96,7 +96,7 @@ public actor Client {
         account = options.requests.retryBudget.map { RetryAccount($0) }
         generator = SeededGenerator(seed: loop.randomSeed())
         responseCache = ResponseCache(options.cache, speaking: codec, loop: loop)
-        unsafe mailbox.client = self
+        unsafe commandQueue.client = self
     }
 
     /// A client of the service at `endpoint`. Nothing happens until it is used.
@@ -117,7 +117,7 @@ public actor Client {
             let error = ClientError(.closed, .notSent, "the client was let go")
             for request in waiting { request.waiter.resume(.failure(error)) }
             for part in parts.held { part.fail(error, isSent: false) }
-            for part in parts.queued { part.fail(error, isSent: !connection.removePart(part.ticket)) }
+            for part in parts.queued { part.fail(error, isSent: !connection.removePart(part.requestID)) }
             connection.finishClosing()
         }
         loop.schedule(Completion { connection.onLoop(end) })
@@ -136,8 +136,8 @@ public actor Client {
 
     /// Counts since the client was made.
     public struct Statistics: Sendable, Hashable {
-        /// Requests and one-way messages that were taken on; not those of the greeting, and not those refused because they
-        /// would have to wait for a link.
+        /// Requests and one-way messages that were taken on; not those of the handshake, and not those refused because
+        /// they would have to wait for a link.
         public var requests = 0
         /// Responses that reached their caller.
         public var responses = 0

@@ -83,25 +83,25 @@ final class EnqueuedMessage: @unchecked Sendable {
     private let room: MessageRoom
     private let cost: Int
     /// Who waits; `nil` once the message is accepted.
-    private var suspension: Suspension<Outcome>?
+    private var continuation: Continuation<Outcome>?
 
-    init(_ suspension: Suspension<Outcome>, in room: MessageRoom, cost: Int) {
+    init(_ continuation: Continuation<Outcome>, in room: MessageRoom, cost: Int) {
         self.room = room
         self.cost = cost
-        self.suspension = suspension
+        self.continuation = continuation
     }
 
-    var isAccepted: Bool { suspension == nil }
+    var isAccepted: Bool { continuation == nil }
 
     /// It goes out, perhaps not for the first time.
     func accept() {
-        guard let caller = suspension.take() else { return }
+        guard let caller = continuation.take() else { return }
         room.reserveForOutgoing(cost)
         caller.resume(returning: .success(Frame(.response)))
     }
 
     func complete(_ outcome: Outcome) {
-        if let caller = suspension.take() {
+        if let caller = continuation.take() {
             caller.resume(returning: outcome)
         } else {
             room.release(cost, outcome)
@@ -115,7 +115,7 @@ extension Waiter {
         switch self {
         case .enqueued: true
         case .particular(let waiter, _): waiter.hasRoom
-        case .caller, .batch, .greeting, .handle, .stream, .shared, .joining, .enqueuing: false
+        case .caller, .batch, .handshake, .handle, .stream, .coalesced, .reassembling, .enqueuing: false
         }
     }
 
@@ -125,7 +125,7 @@ extension Waiter {
         case .enqueued: true
         case .enqueuing(let message): message.isAccepted
         case .particular(let waiter, _): waiter.isAccepted
-        case .caller, .batch, .greeting, .handle, .stream, .shared, .joining: false
+        case .caller, .batch, .handshake, .handle, .stream, .coalesced, .reassembling: false
         }
     }
 
@@ -134,7 +134,7 @@ extension Waiter {
         switch self {
         case .enqueuing(let message): message.accept()
         case .particular(let waiter, _): waiter.accept()
-        case .caller, .batch, .greeting, .handle, .stream, .shared, .joining, .enqueued: break
+        case .caller, .batch, .handshake, .handle, .stream, .coalesced, .reassembling, .enqueued: break
         }
     }
 }

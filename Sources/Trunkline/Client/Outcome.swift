@@ -5,10 +5,10 @@ extension Outcome {
     /// What a response means for its request.
     @inline(__always)
     init(of response: consuming Frame) {
-        if let damage = response.damage {
-            self = .failure(.damaged(response, damage))
-        } else if response.isRejection {
-            self = .failure(.rejection(response))
+        if let malformedReason = response.malformedReason {
+            self = .failure(.malformed(response, malformedReason))
+        } else if response.isErrorResponse {
+            self = .failure(.errorResponse(response))
         } else {
             self = .success(response)
         }
@@ -16,22 +16,22 @@ extension Outcome {
 }
 
 extension ClientError {
-    static func damaged(_ frame: Frame, _ damage: FrameError.Code) -> ClientError {
-        let cause = FrameError(damage, .reason(damage, of: frame))
-        return ClientError(.protocolViolation, .answered, "the response is damaged", response: frame, cause: cause)
+    static func malformed(_ frame: Frame, _ malformedReason: FrameError.Code) -> ClientError {
+        let cause = FrameError(malformedReason, .reason(malformedReason, of: frame))
+        return ClientError(.protocolViolation, .answered, "the response is malformed", response: frame, cause: cause)
     }
 
-    static func rejection(_ frame: Frame) -> ClientError {
+    static func errorResponse(_ frame: Frame) -> ClientError {
         let message = frame.status == 0 ? "the server refused" : "the server answered with status \(frame.status)"
         return ClientError(.rejected, .answered, message, response: frame)
     }
 }
 
 extension String {
-    /// What is wrong with a damaged frame, in words.
-    static func reason(_ damage: FrameError.Code, of frame: Frame) -> String {
+    /// What is wrong with a malformed frame, in words.
+    static func reason(_ malformedReason: FrameError.Code, of frame: Frame) -> String {
         let reason =
-            switch damage {
+            switch malformedReason {
             case .illegalLength: "is longer than may be"
             case .unknownType: "is of type 0x\(String(frame.type, radix: 16)), which the protocol has not"
             case .missingBody: "has no body"

@@ -16,7 +16,7 @@ public final class PendingRequest: Sendable {
         var state = State.queued
         var serial: SerialNumber?
         var outcome: Outcome?
-        var waiters: [UInt64: Suspension<Outcome>] = [:]
+        var waiters: [UInt64: Continuation<Outcome>] = [:]
         var lastWaiter: UInt64 = 0
     }
 
@@ -43,15 +43,15 @@ public final class PendingRequest: Sendable {
 
     private func outcome() async -> Outcome {
         await withTaskCancellationHandler {
-            await withSuspension { suspension in
+            await withContinuation { continuation in
                 let outcome = progress.withLock { progress in
                     if progress.outcome == nil {
                         progress.lastWaiter += 1
-                        progress.waiters[progress.lastWaiter] = suspension
+                        progress.waiters[progress.lastWaiter] = continuation
                     }
                     return progress.outcome
                 }
-                if let outcome { suspension.resume(returning: outcome) }
+                if let outcome { continuation.resume(returning: outcome) }
             }
         } onCancel: {
             onCancel()
@@ -75,7 +75,7 @@ public final class PendingRequest: Sendable {
     }
 
     func complete(_ outcome: Outcome) {
-        let waiters = progress.withLock { progress -> [Suspension<Outcome>] in
+        let waiters = progress.withLock { progress -> [Continuation<Outcome>] in
             guard progress.outcome == nil else { return [] }
             progress.outcome = outcome
             if case .failure(let error) = outcome, error.code == .cancelled {

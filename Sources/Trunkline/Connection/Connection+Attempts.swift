@@ -4,8 +4,8 @@ extension Connection {
     func connectIfNeeded() {
         // Asked for every batch of requests, and hardly ever news.
         switch machine.state {
-        case .idle, .suspended: perform(machine.wanted(at: loop.now))
-        case .waiting where machine.promptFrom != nil: perform(machine.wanted(at: loop.now))
+        case .idle, .suspended: perform(machine.linkNeeded(at: loop.now))
+        case .waiting where machine.promptFrom != nil: perform(machine.linkNeeded(at: loop.now))
         case .connecting, .ready, .waiting, .closed: return
         }
     }
@@ -94,8 +94,8 @@ extension Connection {
     func attemptFailed(_ id: UInt64, _ error: any Error, isPermanent: Bool? = nil) {
         guard case .connecting(let attempt) = machine.state, attempt.id == id else { return }
         let phase: DisconnectReport.Phase =
-            current != nil ? .greeting : self.attempt?.phase.map(DisconnectReport.Phase.init) ?? .connecting
-        endHandshake(ClientError(.connectionLost, .notSent, "the link ended while greeting", cause: error))
+            current != nil ? .handshaking : self.attempt?.phase.map(DisconnectReport.Phase.init) ?? .connecting
+        endHandshake(ClientError(.connectionLost, .notSent, "the link ended during the handshake", cause: error))
         endAttempt()
         dropCurrent()
         lastCause = error
@@ -103,7 +103,7 @@ extension Connection {
         failures.append(ClientError.Attempt(endpoint: attempt.endpoint, cause: error))
         let cause = DisconnectCause(error)
         report(phase, cause, error, (attempt.endpoint, attempt.id, attempt.number))
-        let refusal = error as? GreetingRefusal
+        let refusal = error as? HandshakeRefusal
         perform(
             machine.attemptFailed(
                 id,

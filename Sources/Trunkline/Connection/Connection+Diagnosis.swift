@@ -75,7 +75,7 @@ extension Connection {
     func reportEndByUs() {
         if let current {
             let phase: DisconnectReport.Phase =
-                links[current].handshake != nil ? .greeting : publishedState == .draining ? .draining : .ready
+                links[current].handshake != nil ? .handshaking : publishedState == .draining ? .draining : .ready
             report(
                 phase,
                 .closedLocally,

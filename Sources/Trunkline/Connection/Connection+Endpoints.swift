@@ -51,14 +51,14 @@ extension Connection {
     ///
     /// A link or an attempt to an endpoint that is gone is given up for another. With an empty list a link stays until
     /// it is lost, and then callers are told `unavailable`. A wait goes on: clients that are told of a new server are
-    /// told at the same time. Those that a greeting has added (`Greeter.addEndpoints(_:)`) are replaced, too.
+    /// told at the same time. Those that a handshake has added (`Handshaker.addEndpoints(_:)`) are replaced, too.
     public func replaceEndpoints(_ endpoints: [Endpoint]) {
         guard !isClosing else { return }
         givenEndpoints = endpoints
         entered { $0.perform($0.machine.replaceEndpoints(endpoints, at: $0.loop.now)) }
     }
 
-    /// The endpoints in the order of preference: those that were given, then those that a greeting has added.
+    /// The endpoints in the order of preference: those that were given, then those that a handshake has added.
     public var endpoints: [Endpoint] { machine.endpoints }
 }
 

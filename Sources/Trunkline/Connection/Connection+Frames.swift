@@ -17,7 +17,7 @@ extension Connection {
         lastID += 1
         let id = lastID
         return await withTaskCancellationHandler {
-            await withSuspension { continuation in
+            await withContinuation { continuation in
                 // Asked here and not before: each `await` above may let the loop do other things first.
                 if let frame = inbox.popFirst() { return continuation.resume(returning: frame) }
                 guard machine.state != .closed, !isClosing, !Task.isCancelled else {
@@ -81,7 +81,7 @@ extension Connection {
         lastID += 1
         let id = lastID
         let outcome: Outcome = await withTaskCancellationHandler {
-            await withSuspension { continuation in
+            await withContinuation { continuation in
                 // Asked here and not before: each `await` above may let the loop do other things first.
                 guard machine.state != .closed, !isClosing else {
                     let error = ClientError(.closed, .notSent, "the connection is closed")

@@ -4,32 +4,32 @@ extension Connection {
     func beginHandshake(_ attempt: ReconnectMachine.Attempt) -> Bool {
         let subscriptions = subscriptions.sorted { $0.key < $1.key }.map(\.value)
         let posted = postedSubscriptions.sorted { $0.key < $1.key }.map(\.value)
-        guard options.greeting.perform != nil || !subscriptions.isEmpty || !posted.isEmpty else { return false }
+        guard options.handshake.perform != nil || !subscriptions.isEmpty || !posted.isEmpty else { return false }
         guard let current else { return false }
         let session = attempt.id
-        let end = loop.now.advanced(by: options.greeting.timeout)
+        let end = loop.now.advanced(by: options.handshake.timeout)
         let deadline = min(self.attempt?.deadline ?? end, end)
-        links[current].handshake = Greeting(deadline: deadline)
+        links[current].handshake = HandshakeState(deadline: deadline)
         arm(at: deadline)
         updateReading()
         publishState()
-        let greeter = Greeter(endpoint: attempt.endpoint, session: session, connection: self)
+        let handshaker = Handshaker(endpoint: attempt.endpoint, session: session, connection: self)
         // Not structured: it begins on the loop, where nobody can await it, and it ends with the link: `endHandshake`
         // cancels it. What it reports too late carries an old session number.
         links[current].handshake?.task = Task(executorPreference: loop.callbackExecutor) { [options] in
             var failure: (any Error)?
             do {
-                try await options.greeting.perform?(greeter)
+                try await options.handshake.perform?(handshaker)
                 if !subscriptions.isEmpty || !posted.isEmpty,
-                    await greeter.connection.beginRestoring(session, subscriptions.count + posted.count)
+                    await handshaker.connection.beginRestoring(session, subscriptions.count + posted.count)
                 {
-                    try await greeter.connection.restore(posting: posted, session)
-                    if !subscriptions.isEmpty { try await options.greeting.restore(greeter, subscriptions) }
+                    try await handshaker.connection.restore(posting: posted, session)
+                    if !subscriptions.isEmpty { try await options.handshake.restore(handshaker, subscriptions) }
                 }
             } catch {
                 failure = error
             }
-            await greeter.connection.closuresReturned(session, failure)
+            await handshaker.connection.closuresReturned(session, failure)
         }
         return true
     }
@@ -43,12 +43,12 @@ extension Connection {
         if let index = handshaking(session) { links[index].handshake?.keepsSubscriptions = true }
     }
 
-    /// Returns whether `options.greeting.restore` is to be called. From now on every answer gives it more time.
+    /// Returns whether `options.handshake.restore` is to be called. From now on every answer gives it more time.
     private func beginRestoring(_ session: UInt64, _ count: Int) -> Bool {
         guard let index = handshaking(session), links[index].handshake?.keepsSubscriptions == false else {
             return false
         }
-        links[index].handshake?.restoring = Greeting.Restoring(count: count)
+        links[index].handshake?.restoring = HandshakeState.Restoring(count: count)
         extendRestoring(index)
         return true
     }
@@ -56,7 +56,7 @@ extension Connection {
     /// The server has restored a subscription, or is about to begin. The timer finds the later deadline when it fires.
     private func extendRestoring(_ index: Int) {
         guard links[index].handshake?.restoring != nil else { return }
-        links[index].handshake?.deadline = loop.now.advanced(by: options.greeting.timeout)
+        links[index].handshake?.deadline = loop.now.advanced(by: options.handshake.timeout)
     }
 
     private func closuresReturned(_ session: UInt64, _ failure: (any Error)?) {
@@ -66,7 +66,7 @@ extension Connection {
     func handshakeEnded(_ session: UInt64, _ failure: (any Error)?) {
         guard let index = handshaking(session), let handshake = links[index].handshake else { return }
         if let loss = handshake.loss ?? links[index].lastWords?.failure {
-            let isVerdict = failure is GreetingRefusal || (failure as? ClientError)?.code == .rejected
+            let isVerdict = failure is HandshakeRefusal || (failure as? ClientError)?.code == .rejected
             return attemptFailed(session, isVerdict ? failure ?? loss : loss)
         }
         if let failure { return attemptFailed(session, failure) }
@@ -74,7 +74,7 @@ extension Connection {
         guard !handshake.hasLastResponse else { return attemptFailed(session, TransportError.endedByServer) }
         // Requests that it did not wait for could be answered later, when the answer would be another's.
         guard links[index].machine.count == 0 else {
-            return attemptFailed(session, GreetingRefusal("it left a request unanswered", isPermanent: false))
+            return attemptFailed(session, HandshakeRefusal("it left a request unanswered", isPermanent: false))
         }
         // Nor may requests follow within a frame that is half written.
         guard links[index].machine.outbound.isEmpty else {
@@ -82,7 +82,7 @@ extension Connection {
             return scheduleFlush()
         }
         adopt(handshake.learned)
-        var early = endHandshake(ClientError(.closed, .notSent, "the greeting is over"))
+        var early = endHandshake(ClientError(.closed, .notSent, "the handshake is over"))
         becomeReady(afterHandshake: handshake.hasHeard)
         // Those came before anything that is read from now on.
         if let ready, links[ready].session == session { deliver(&early, ready) }
@@ -97,7 +97,7 @@ extension Connection {
         guard handshake.hasHeard, !handshake.isOver else { return attemptFailed(session, cause) }
         links[index].handshake?.loss = cause
         links[index].transport.close()
-        failWaiters(index) { .lostWhileGreeting(cause, $0) }
+        failWaiters(index) { .lostDuringHandshake(cause, $0) }
     }
 
     /// Ends the conversation, telling everyone in it of `error`. Returns the frames that nobody asked for.
@@ -130,7 +130,7 @@ extension Connection {
             case .sent(let caller), .awaited(let caller, _, _): (waiter, fate) = (caller, .unknown)
             }
             expired = true
-            waiter.resume(.failure(ClientError(.timedOut, fate, "out of time while greeting")))
+            waiter.resume(.failure(ClientError(.timedOut, fate, "deadline exceeded during the handshake")))
         }
         guard let handshake = links[index].handshake else { return }
         if !expired, loop.now < handshake.deadline { return arm(at: handshake.nextDeadline) }
@@ -146,8 +146,8 @@ extension Connection {
         if let loss = handshake.loss { return attemptFailed(session, loss) }
         var message =
             expired
-            ? "a request of the greeting had no answer in time"
-            : handshake.timeoutMessage(options.greeting.timeout)
+            ? "a request of the handshake had no answer in time"
+            : handshake.timeoutMessage(options.handshake.timeout)
         if !handshake.mayRead {
             message += "; \(handshake.inbox.count) frames that it has not asked for came before"
         }
@@ -160,13 +160,13 @@ extension Connection {
     /// ends the attempt.
     func inHandshake(
         _ session: UInt64,
-        _ body: (isolated Connection, Int, Suspension<Outcome>) -> Void
+        _ body: (isolated Connection, Int, Continuation<Outcome>) -> Void
     ) async -> Outcome {
         await withTaskCancellationHandler {
-            await withSuspension { suspension in
-                guard let index = handshaking(session) else { return suspension.resume(returning: .greetingIsOver) }
-                guard !Task.isCancelled else { return suspension.resume(returning: .failure(.cancelledUnsent)) }
-                body(self, index, suspension)
+            await withContinuation { continuation in
+                guard let index = handshaking(session) else { return continuation.resume(returning: .handshakeIsOver) }
+                guard !Task.isCancelled else { return continuation.resume(returning: .failure(.cancelledUnsent)) }
+                body(self, index, continuation)
                 entered { _ in }
             }
         } onCancel: {
@@ -175,15 +175,16 @@ extension Connection {
     }
 
     /// Sends a request, or a one-way message, of the handshake.
-    func greet(_ frame: Frame, _ session: UInt64, timeout: Duration?, expectsResponse: Bool) async -> Outcome {
-        await inHandshake(session) { connection, index, suspension in
+    func sendInHandshake(_ frame: Frame, _ session: UInt64, timeout: Duration?, expectsResponse: Bool) async -> Outcome
+    {
+        await inHandshake(session) { connection, index, continuation in
             if let timeout, timeout <= .zero {
-                return suspension.resume(returning: .failure(.expiredUnsent(timeout)))
+                return continuation.resume(returning: .failure(.expiredUnsent(timeout)))
             }
             if let loss = connection.links[index].handshake?.loss {
-                return suspension.resume(returning: .failure(.lostWhileGreeting(loss, .notSent)))
+                return continuation.resume(returning: .failure(.lostDuringHandshake(loss, .notSent)))
             }
-            let waiter = Waiter.caller(suspension)
+            let waiter = Waiter.caller(continuation)
             if !connection.addToHandshake(frame, index, waiter, timeout: timeout, expectsResponse: expectsResponse) {
                 waiter.resume(.failure(.noSerialLeft))
             }
@@ -193,14 +194,14 @@ extension Connection {
     func nextInHandshake(_ session: UInt64) async -> Outcome {
         lastID += 1
         let id = lastID
-        return await inHandshake(session) { connection, index, suspension in
+        return await inHandshake(session) { connection, index, continuation in
             if let frame = connection.links[index].handshake?.popFirst() {
-                suspension.resume(returning: .success(frame))
+                continuation.resume(returning: .success(frame))
                 connection.updateReading()
             } else if let loss = connection.links[index].handshake?.loss {
-                suspension.resume(returning: .failure(.lostWhileGreeting(loss, .notSent)))
+                continuation.resume(returning: .failure(.lostDuringHandshake(loss, .notSent)))
             } else {
-                connection.links[index].handshake?.readers[id] = suspension
+                connection.links[index].handshake?.readers[id] = continuation
             }
         }
     }
@@ -208,7 +209,7 @@ extension Connection {
     nonisolated func giveUpHandshake(_ session: UInt64) {
         schedule {
             if $0.handshaking(session) != nil {
-                $0.attemptFailed(session, ClientError(.cancelled, .unknown, "cancelled while greeting"))
+                $0.attemptFailed(session, ClientError(.cancelled, .unknown, "cancelled during the handshake"))
             }
         }
     }
@@ -302,12 +303,12 @@ extension Connection {
             attemptFailed(session, mismatch)
             return true
         }
-        guard frame.damage == nil else {
-            attemptFailed(session, FrameError(.malformed, "a part of a reply is damaged"))
+        guard frame.malformedReason == nil else {
+            attemptFailed(session, FrameError(.malformed, "a part of a reply is malformed"))
             return true
         }
         var waiter = entry.waiter
-        if let reassembling = waiter.reassembling(in: rules.replyRoom) {
+        if let reassembling = waiter.reassembling(in: rules.reassemblyBudget) {
             waiter = reassembling
             links[index].machine.setWaiter(waiter, of: number)
         }
@@ -322,7 +323,7 @@ extension Connection {
 
     /// Compares a response, or a part of one, with its request, where the protocol has them agree.
     private func mismatch(of frame: Frame, _ waiter: Waiter, _ index: Int) -> FrameError? {
-        guard let request = waiter.terms?.frame, frame.damage == nil else { return nil }
+        guard let request = waiter.callOptions?.frame, frame.malformedReason == nil else { return nil }
         do throws(FrameError) {
             try links[index].codec.check(frame, against: request)
             return nil
@@ -359,15 +360,15 @@ extension Connection {
 }
 
 extension ClientError {
-    static func lostWhileGreeting(_ cause: any Error, _ fate: Fate) -> ClientError {
-        ClientError(.connectionLost, fate, "the link ended while greeting", cause: cause)
+    static func lostDuringHandshake(_ cause: any Error, _ fate: Fate) -> ClientError {
+        ClientError(.connectionLost, fate, "the link ended during the handshake", cause: cause)
     }
 
     static var noSerialLeft: ClientError { ClientError(.overloaded, .notSent, "every serial number is in use") }
 
-    static var greetingIsOver: ClientError { ClientError(.closed, .notSent, "the greeting is over") }
+    static var handshakeIsOver: ClientError { ClientError(.closed, .notSent, "the handshake is over") }
 }
 
 extension Outcome {
-    static var greetingIsOver: Outcome { .failure(.greetingIsOver) }
+    static var handshakeIsOver: Outcome { .failure(.handshakeIsOver) }
 }

@@ -5,7 +5,7 @@ extension Connection {
     /// The end of a batch of the client's: lets go out what may, and judges the link. Returns what has happened.
     func work(
         on queue: inout RequestQueue<Waiter>,
-        _ parts: inout FollowUps,
+        _ parts: inout RequestParts,
         demand: ReconnectMachine.Demand,
         watchesErrors: Bool,
         for owner: any ConnectionOwner
@@ -18,7 +18,7 @@ extension Connection {
     }
 
     /// Puts requests of `queue` on the link as far as they may go now, and parts of requests that have started.
-    func admit(from queue: inout RequestQueue<Waiter>, _ parts: inout FollowUps) {
+    func admit(from queue: inout RequestQueue<Waiter>, _ parts: inout RequestParts) {
         guard let ready else {
             if !parts.held.isEmpty { release(&parts, &queue, everywhere: true) }
             if !queue.isEmpty { connectIfNeeded() }
@@ -52,7 +52,7 @@ extension Connection {
     /// `everywhere`: all of them.
     @discardableResult
     private func release(
-        _ parts: inout FollowUps,
+        _ parts: inout RequestParts,
         _ queue: inout RequestQueue<Waiter>,
         everywhere: Bool
     ) -> Bool {

@@ -5,7 +5,7 @@ struct Security {
     let versions: [FileVersion?]
 }
 
-/// TLS between the socket and the greeting.
+/// TLS between the socket and the handshake.
 extension Connection {
     /// What TLS agreed on for the link that is ready; `nil` when there is none, or it is in plaintext.
     public var tlsSession: TLSSession? { ready.flatMap { (links[$0].transport as? SecuredTransport)?.session } }

@@ -1,4 +1,4 @@
-/// TLS that begins in mid-connection, because the greeting has asked the server for it.
+/// TLS that begins in mid-connection, because the handshake has asked the server for it.
 extension Connection {
     /// Goes on with TLS on the link of `session`, with what was read for it; success has an empty frame.
     func startTLS(_ session: UInt64, _ prepared: Result<Security, TransportError>) async -> Outcome {
@@ -8,22 +8,23 @@ extension Connection {
             entered { if $0.handshaking(session) != nil { $0.attemptFailed(session, error) } }
             return .failure(ClientError(.tlsFailed, .notSent, "TLS cannot be used", cause: error))
         }
-        return await inHandshake(session) { connection, _, suspension in
-            if let refusal = connection.beginUpgrade(session, suspension) {
-                suspension.resume(returning: .failure(refusal))
+        return await inHandshake(session) { connection, _, continuation in
+            if let refusal = connection.beginUpgrade(session, continuation) {
+                continuation.resume(returning: .failure(refusal))
             }
         }
     }
 
-    /// Puts TLS between the link and its socket; `suspension` hears how that ends, unless it returns why it does not begin.
-    private func beginUpgrade(_ session: UInt64, _ suspension: Suspension<Outcome>) -> ClientError? {
+    /// Puts TLS between the link and its socket; `continuation` hears how that ends, unless it returns why it does not
+    /// begin.
+    private func beginUpgrade(_ session: UInt64, _ continuation: Continuation<Outcome>) -> ClientError? {
         // Pongs, which else go out at the end of the turn.
         if let index = handshaking(session), !links[index].machine.outbound.isEmpty { flush(session) }
-        guard let index = handshaking(session), let handshake = links[index].handshake else { return .greetingIsOver }
-        if let loss = handshake.loss { return .lostWhileGreeting(loss, .notSent) }
+        guard let index = handshaking(session), let handshake = links[index].handshake else { return .handshakeIsOver }
+        if let loss = handshake.loss { return .lostDuringHandshake(loss, .notSent) }
         let machine = links[index].machine
         guard machine.count == 0, machine.outbound.isEmpty, !(links[index].transport is SecuredTransport) else {
-            let message = "TLS begins once, and not while a request of the greeting is under way"
+            let message = "TLS begins once, and not while a request of the handshake is in flight"
             return ClientError(.invalidRequest, .notSent, message)
         }
         guard links[index].received.isEmpty, handshake.inbox.isEmpty, !handshake.hasStray else {
@@ -34,7 +35,7 @@ extension Connection {
         do throws(TransportError) {
             let engine = try makeEngine(for: links[index].endpoint)
             links[index].transport = SecuredTransport(engine, on: loop, handler: self, over: links[index].transport)
-            links[index].handshake?.securing = suspension
+            links[index].handshake?.securing = continuation
             updateReading()
             return nil
         } catch {

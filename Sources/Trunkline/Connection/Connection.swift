@@ -104,7 +104,7 @@ public actor Connection {
     var isClosing: Bool { closing != nil }
     /// The owner takes no new requests, and closes when the last one has ended.
     var isOwnerDraining = false
-    var closeWaiters: [Suspension<Void>] = []
+    var closeWaiters: [Continuation<Void>] = []
 
     // MARK: Without an owner only
 
@@ -113,7 +113,7 @@ public actor Connection {
     /// Frames that were read and not yet asked for. At most one batch of reading.
     var inbox = Deque<Frame>()
     /// Who asks for the next frame.
-    var readers: [UInt64: Suspension<Frame?>] = [:]
+    var readers: [UInt64: Continuation<Frame?>] = [:]
     /// The ID of the latest frame to be written, request of a handshake, or subscription.
     var lastID: RequestID = 0
 
@@ -177,7 +177,7 @@ public actor Connection {
         switch machine.state {
         case .idle: return .idle
         case .connecting(let attempt):
-            if current != nil { return .greeting(attempt.endpoint, attempt: attempt.number) }
+            if current != nil { return .handshaking(attempt.endpoint, attempt: attempt.number) }
             return switch self.attempt?.phase {
             case .resolving: .resolving(attempt.endpoint, attempt: attempt.number)
             case .securing: .securing(attempt.endpoint, attempt: attempt.number)
@@ -251,9 +251,9 @@ public actor Connection {
     }
 
     func waitUntilClosed() async {
-        await withSuspension { suspension in
+        await withContinuation { continuation in
             // Asked here and not before: the `await` may let the loop do other things first.
-            if machine.state == .closed { suspension.resume() } else { closeWaiters.append(suspension) }
+            if machine.state == .closed { continuation.resume() } else { closeWaiters.append(continuation) }
         }
     }
 

@@ -72,7 +72,7 @@ protocol RequestCarrier: AnyObject, Sendable {
     /// and when to look at the links again.
     func work(
         on queue: inout RequestQueue<Waiter>,
-        _ parts: inout FollowUps,
+        _ parts: inout RequestParts,
         demand: ReconnectMachine.Demand,
         watchesErrors: Bool,
         for owner: any ConnectionOwner

@@ -1,9 +1,9 @@
 /// What a connection is doing.
 ///
-///     idle ──► resolving ──► connecting (──► securing) ──► greeting ──► ready ──► draining ──► closed
-///      ▲           ▲             │ fails       │ fails     │ lost
-///      │ gives up  │             ▼             ▼           │
-///      └───────────┴────────── waiting ◄───────────────────┘
+///     idle ──► resolving ──► connecting (──► securing) ──► handshaking ──► ready ──► draining ──► closed
+///      ▲           ▲             │ fails       │ fails       │ lost
+///      │ gives up  │             ▼             ▼             │
+///      └───────────┴────────── waiting ◄─────────────────────┘
 ///
 /// A failed attempt goes on to the next endpoint at once, and to waiting when every endpoint had its turn. `suspend()`
 /// leads from every state but draining and closed to suspended, and `resume()` back to idle or into an attempt. `close()` leads from
@@ -14,14 +14,15 @@ public enum ConnectionState: Sendable, Equatable, CustomStringConvertible {
     /// The endpoint's name is being looked up. → connecting, waiting, idle, suspended, closed
     case resolving(Endpoint, attempt: Int)
     /// An attempt is under way; `attempt` is one more than the number of attempts in a row that failed or led to a link
-    /// that did no work. → greeting, ready, resolving or connecting (the next endpoint), waiting, idle, suspended, closed
+    /// that did no work. → handshaking, ready, resolving or connecting (the next endpoint), waiting, idle, suspended,
+    /// closed
     case connecting(Endpoint, attempt: Int)
-    /// A socket is connected, and TLS is being agreed on. → greeting, ready, resolving or connecting (the next endpoint),
-    /// waiting, idle, suspended, closed
+    /// A socket is connected, and TLS is being agreed on. → handshaking, ready, resolving or connecting (the next
+    /// endpoint), waiting, idle, suspended, closed
     case securing(Endpoint, attempt: Int)
-    /// There is a link, and `options.greeting` has the first word on it. → ready, resolving, connecting, waiting, idle,
-    /// suspended, closed
-    case greeting(Endpoint, attempt: Int)
+    /// There is a link, and `options.handshake` has the first word on it. → ready, resolving, connecting, waiting,
+    /// idle, suspended, closed
+    case handshaking(Endpoint, attempt: Int)
     /// The link with this session number, which grows with every attempt, is usable. → waiting, resolving or connecting
     /// (another endpoint), idle, suspended, draining, closed
     case ready(Endpoint, session: UInt64)
@@ -45,7 +46,7 @@ public enum ConnectionState: Sendable, Equatable, CustomStringConvertible {
         switch self {
         case .idle: "idle"
         case .resolving(let endpoint, let attempt): "resolving \(endpoint) (attempt \(attempt))"
-        case .greeting(let endpoint, let attempt): "greeting \(endpoint) (attempt \(attempt))"
+        case .handshaking(let endpoint, let attempt): "handshaking with \(endpoint) (attempt \(attempt))"
         case .connecting(let endpoint, let attempt): "connecting to \(endpoint) (attempt \(attempt))"
         case .securing(let endpoint, let attempt): "securing \(endpoint) (attempt \(attempt))"
         case .ready(let endpoint, let session): "ready: \(endpoint) (session \(session))"

@@ -5,9 +5,9 @@ extension DisconnectCause {
             switch error {
             case let error as TransportError: DisconnectCause(error.code)
             case is FrameError: .protocolViolation
-            // What the user's greeting threw, from here on.
+            // What the user's handshake threw, from here on.
             case let error as ClientError: DisconnectCause(error)
-            default: .greetingRefused
+            default: .handshakeRefused
             }
     }
 
@@ -18,7 +18,7 @@ extension DisconnectCause {
             case .tlsFailed: .tls
             case .protocolViolation: .protocolViolation
             case .connectionLost: error.cause.map { DisconnectCause($0) } ?? .reset
-            default: .greetingRefused
+            default: .handshakeRefused
             }
     }
 

@@ -8,8 +8,8 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
         case connecting
         /// TLS was being agreed on.
         case securing
-        /// The user's greeting was under way.
-        case greeting
+        /// The user's handshake was under way.
+        case handshaking
         /// The link carried requests.
         case ready
         /// The link took no new requests and saw the last ones off.
@@ -35,7 +35,7 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     /// Why.
     public let cause: DisconnectCause
     /// The error underneath, if there was one: a `TransportError` (with its `errno`), a `FrameError`, a
-    /// `GreetingRefusal`, or what your greeting threw.
+    /// `HandshakeRefusal`, or what your handshake threw.
     public let error: (any Error)?
     /// The session number of the link, or the number that it would have had.
     public let session: UInt64
@@ -91,7 +91,7 @@ extension DisconnectCause {
     /// Who ends a link in this way.
     var party: DisconnectReport.Party {
         switch self {
-        case .closedByServer, .goAway, .refused, .greetingRefused: .server
+        case .closedByServer, .goAway, .refused, .handshakeRefused: .server
         case .protocolViolation, .closedLocally, .halfOpen, .unanswered, .exhausted, .tls: .client
         case .nameResolution, .unreachable, .timedOut, .reset, .system: .network
         }

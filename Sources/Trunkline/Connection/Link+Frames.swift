@@ -9,7 +9,7 @@ struct LinkRules: Sendable {
     let highWatermark: Int
     let lowWatermark: Int
     /// For responses that are reassembled from their parts.
-    let replyRoom: ReplyRoom
+    let reassemblyBudget: ReassemblyBudget
 
     init(_ codec: any FrameCodec, _ options: ClientOptions) {
         self.codec = codec
@@ -18,7 +18,7 @@ struct LinkRules: Sendable {
         looksAlike = codec.pongsLookLikePings
         highWatermark = max(1, options.outbound.highWatermark)
         lowWatermark = max(1, min(options.outbound.lowWatermark, highWatermark))  // nothing is below zero
-        replyRoom = ReplyRoom(options.requests)
+        reassemblyBudget = ReassemblyBudget(options.requests)
     }
 }
 
@@ -134,12 +134,12 @@ extension Link {
         switch machine.match(frame.serial, at: loop.turnTime) {
         case .request(let entry, let number):
             taken.answers += 1
-            if let damage = frame.damage {
-                let cause = FrameError(damage, .reason(damage, of: frame))
-                return fail(entry.id, number, "a frame of the reply is damaged", cause, rules, loop, &taken, &events)
+            if let malformedReason = frame.malformedReason {
+                let cause = FrameError(malformedReason, .reason(malformedReason, of: frame))
+                return fail(entry.id, number, "a frame of the reply is malformed", cause, rules, loop, &taken, &events)
             }
             var waiter = entry.waiter
-            if let reassembling = waiter.reassembling(in: rules.replyRoom) {
+            if let reassembling = waiter.reassembling(in: rules.reassemblyBudget) {
                 waiter = reassembling
                 machine.setWaiter(waiter, of: number)
             }
@@ -158,9 +158,9 @@ extension Link {
         _ taken: inout Taken,
         _ events: inout [ConnectionEvent?]
     ) -> Bool {
-        guard frame.damage == nil,
+        guard frame.malformedReason == nil,
             case .request(let entry, let number) = machine.match(frame.serial, at: loop.turnTime),
-            let request = entry.waiter.terms?.frame
+            let request = entry.waiter.callOptions?.frame
         else { return false }
         do throws(FrameError) {
             // That of the link knows the defaults that the handshake has set.

@@ -28,7 +28,7 @@ struct Link {
     /// What came while the owner wanted nothing.
     var held = Held()
     /// The conversation before the link is ready.
-    var handshake: Greeting?
+    var handshake: HandshakeState?
     /// When it became ready.
     var readySince: Instant?
     /// Since it takes no new requests.

@@ -25,7 +25,7 @@ extension Connection {
     }
 
     /// Lets requests of `queue` go out that may, and returns whether one more could.
-    nonisolated func admitEarly(from queue: inout RequestQueue<Waiter>, _ parts: inout FollowUps) -> Bool {
+    nonisolated func admitEarly(from queue: inout RequestQueue<Waiter>, _ parts: inout RequestParts) -> Bool {
         assumeIsolated { connection in
             connection.admit(from: &queue, &parts)
             return connection.mayAdmit

@@ -10,8 +10,8 @@ package final class Resolver: Sendable {
     /// name server) leave something for the others, and no more than 1,024 names that wait for one.
     package static let shared = Resolver(maximumThreads: 8, maximumQueued: 1024, lookUp: systemLookUp)
 
-    /// Stands for one who asked.
-    package struct Ticket: Sendable {
+    /// Identifies one question, so that it can be cancelled.
+    package struct RequestID: Sendable {
         fileprivate let question: Question
         fileprivate let id: UInt64
     }
@@ -63,7 +63,7 @@ package final class Resolver: Sendable {
         port: UInt16,
         family: AddressFamily,
         completion: @escaping NameLookup.Completion
-    ) -> Ticket {
+    ) -> RequestID {
         enum Outcome: Sendable { case waits, startThread, refused }
         let question = Question(host: host, family: family)
         let (id, outcome) = state.withLock { state -> (UInt64, Outcome) in
@@ -89,18 +89,18 @@ package final class Resolver: Sendable {
             let message = "resolving \(name): \(maximumQueued) names are waiting to be resolved already"
             completion(.failure(TransportError(.nameResolutionFailed, message)))
         }
-        return Ticket(question: question, id: id)
+        return RequestID(question: question, id: id)
     }
 
     /// The one who asked does not want to know any more; what nobody asks for any more is not looked up.
-    package func cancel(_ ticket: Ticket) {
+    package func cancel(_ requestID: RequestID) {
         state.withLock { state in
-            state.askers[ticket.question]?.removeAll { $0.id == ticket.id }
-            guard state.askers[ticket.question]?.isEmpty == true,
-                let index = state.queue.firstIndex(of: ticket.question)
+            state.askers[requestID.question]?.removeAll { $0.id == requestID.id }
+            guard state.askers[requestID.question]?.isEmpty == true,
+                let index = state.queue.firstIndex(of: requestID.question)
             else { return }
             state.queue.remove(at: index)
-            state.askers[ticket.question] = nil
+            state.askers[requestID.question] = nil
         }
     }
 

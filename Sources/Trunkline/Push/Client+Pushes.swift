@@ -29,7 +29,8 @@ extension Client {
     ///
     /// `isWanted` is called once for every push, on the event loop, which serves other connections too: it must be quick
     /// and must not block. With more than a few such streams, give the pushes keys instead: `pushes(forKey:buffering:)`.
-    /// It is not asked about a damaged push (`Frame.damage`), which is an element `.dropped` in every such stream.
+    /// It is not asked about a malformed push (`Frame.malformedReason`), which is an element `.dropped` in every such
+    /// stream.
     public nonisolated func pushes(
         where isWanted: @escaping @Sendable (Frame) -> Bool,
         buffering: PushBuffering = PushBuffering()
@@ -41,9 +42,9 @@ extension Client {
     /// `pushes(buffering:)`.
     ///
     /// `FrameLayout`, `DelimitedCodec`, `LengthPrefixedCodec` and `CountedPayloadCodec` have `keyingPushes(by:)` for that;
-    /// with a codec whose pushes have no keys the stream remains empty. A push is looked up by its key once, however many keys are listened to. A damaged push
-    /// (`Frame.damage`) of which no key is known is an element `.dropped` in every such stream, behind what was read from
-    /// the socket together with it.
+    /// with a codec whose pushes have no keys the stream remains empty. A push is looked up by its key once, however
+    /// many keys are listened to. A malformed push (`Frame.malformedReason`) of which no key is known is an element
+    /// `.dropped` in every such stream, behind what was read from the socket together with it.
     public nonisolated func pushes(
         forKey key: PushKey,
         buffering: PushBuffering = PushBuffering()
@@ -52,9 +53,9 @@ extension Client {
     }
 
     private nonisolated func subscribe(_ selection: PushChannel.Selection, _ buffering: PushBuffering) -> PushStream {
-        let number = tickets.wrappingAdd(1, ordering: .relaxed).newValue
-        let channel = PushChannel(number, selection, buffer: buffering.buffer, mailbox: mailbox)
-        mailbox.post(.subscribe(channel))
+        let number = requestIDs.wrappingAdd(1, ordering: .relaxed).newValue
+        let channel = PushChannel(number, selection, buffer: buffering.buffer, commandQueue: commandQueue)
+        commandQueue.post(.subscribe(channel))
         return PushStream(channel)
     }
 }

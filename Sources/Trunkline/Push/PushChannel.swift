@@ -7,7 +7,7 @@ final class PushChannel: Sendable {
         var failure: ClientError?
         /// Whether reading from the socket is suspended on account of this buffer.
         var suspendsReading = false
-        var waiters: [UInt64: Suspension<Push?>] = [:]
+        var waiters: [UInt64: Continuation<Push?>] = [:]
         var lastWaiter: UInt64 = 0
     }
 
@@ -23,12 +23,12 @@ final class PushChannel: Sendable {
     let number: UInt64
     let selection: Selection
     private let state: Lock<State>
-    private let mailbox: Mailbox
+    private let commandQueue: CommandQueue
 
-    init(_ number: UInt64, _ selection: Selection, buffer: PushBuffer, mailbox: Mailbox) {
+    init(_ number: UInt64, _ selection: Selection, buffer: PushBuffer, commandQueue: CommandQueue) {
         self.number = number
         self.selection = selection
-        self.mailbox = mailbox
+        self.commandQueue = commandQueue
         state = Lock(State(buffer: buffer))
     }
 
@@ -39,8 +39,8 @@ final class PushChannel: Sendable {
         switch selection {
         case .all: true
         case .types(let types): types.contains(frame.type)
-        // A damaged one may be meant for it: a gap.
-        case .matching(let isWanted): frame.damage != nil || isWanted(frame)
+        // A malformed one may be meant for it: a gap.
+        case .matching(let isWanted): frame.malformedReason != nil || isWanted(frame)
         case .key: false
         }
     }
@@ -69,7 +69,7 @@ final class PushChannel: Sendable {
     func noteReconnected() { update { $0.buffer.noteReconnected() } }
 
     /// So many pushes that may have been meant for it cannot be read.
-    func noteDamaged(_ count: Int) { update { $0.buffer.noteDropped(count) } }
+    func noteMalformed(_ count: Int) { update { $0.buffer.noteDropped(count) } }
 
     /// No more pushes come; those in the buffer can still be taken.
     func finish() {
@@ -81,10 +81,10 @@ final class PushChannel: Sendable {
 
     /// Changes the state and lets those who wait have what has come.
     private func update(_ change: (inout State) -> Void) {
-        let served = state.withLock { state -> [(Suspension<Push?>, Push?)] in
+        let served = state.withLock { state -> [(Continuation<Push?>, Push?)] in
             guard !state.isFinished else { return [] }
             change(&state)
-            var served: [(Suspension<Push?>, Push?)] = []
+            var served: [(Continuation<Push?>, Push?)] = []
             while let id = state.waiters.keys.min() {
                 let element = Self.take(from: &state)
                 guard element != nil || state.isFinished, let waiter = state.waiters.removeValue(forKey: id) else {
@@ -112,15 +112,15 @@ final class PushChannel: Sendable {
             return state.lastWaiter
         }
         let element: Push? = await withTaskCancellationHandler {
-            await withSuspension { suspension in
+            await withContinuation { continuation in
                 let (isReady, element) = state.withLock { state -> (Bool, Push?) in
                     if Task.isCancelled { return (true, nil) }
                     if let element = Self.take(from: &state) { return (true, element) }
                     if state.isFinished { return (true, nil) }
-                    state.waiters[id] = suspension
+                    state.waiters[id] = continuation
                     return (false, nil)
                 }
-                if isReady { suspension.resume(returning: element) }
+                if isReady { continuation.resume(returning: element) }
             }
         } onCancel: {
             state.withLock { $0.waiters.removeValue(forKey: id) }?.resume(returning: nil)
@@ -130,13 +130,13 @@ final class PushChannel: Sendable {
             state.suspendsReading = false
             return true
         }
-        if mayResume { mailbox.post(.resumeReading) }
+        if mayResume { commandQueue.post(.resumeReading) }
         return element
     }
 
     /// Nothing more is wanted: the stream was finished, or nobody can iterate it any more.
     func unsubscribe() {
         finish()
-        mailbox.post(.unsubscribe(self))
+        commandQueue.post(.unsubscribe(self))
     }
 }

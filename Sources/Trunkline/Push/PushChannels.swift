@@ -5,8 +5,8 @@ struct PushChannels {
     private var keyed: [PushKey: [PushChannel]] = [:]
     /// Those whose full buffer suspends reading, and perhaps some that did lately.
     private var full: [PushChannel] = []
-    /// Damaged pushes of which no key is known, and which those with a key have not been told of.
-    private var damaged = 0
+    /// Malformed pushes of which no key is known, and which those with a key have not been told of.
+    private var malformedCount = 0
 
     /// All of them, in the order in which they were made: that of a dictionary differs from process to process.
     var all: [PushChannel] {
@@ -52,8 +52,8 @@ struct PushChannels {
             for channel in keyed[key] ?? [] {
                 if channel.offer(push) { isNewlyFull = note(channel) }
             }
-        } else if push.damage != nil {
-            damaged += 1
+        } else if push.malformedReason != nil {
+            malformedCount += 1
         }
         return isNewlyFull
     }
@@ -63,13 +63,13 @@ struct PushChannels {
         return true
     }
 
-    /// Tells those with a key of damaged pushes that may have been theirs. Once for a batch: there may be very many of
-    /// both.
-    mutating func tellOfDamage() {
-        guard damaged > 0 else { return }
+    /// Tells those with a key of malformed pushes that may have been theirs. Once for a batch: there may be very many
+    /// of both.
+    mutating func yieldMalformed() {
+        guard malformedCount > 0 else { return }
         for channel in all {
-            if case .key = channel.selection { channel.noteDamaged(damaged) }
+            if case .key = channel.selection { channel.noteMalformed(malformedCount) }
         }
-        damaged = 0
+        malformedCount = 0
     }
 }

@@ -3,7 +3,7 @@ public enum Push: Sendable {
     /// A message that the server sent on its own account.
     case message(Frame)
     /// Pushes are missing at this place: so many that were dropped because the stream's buffer was full, or
-    /// arrived damaged.
+    /// arrived malformed.
     case dropped(Int)
     /// The link was replaced at this place; whether the server pushed anything meanwhile is not known.
     case reconnected

@@ -12,9 +12,10 @@ extension Client {
     /// not somebody reads yet; letting go of the stream before its end gives it up, as cancelling a `send` does: a cancel
     /// frame goes out if the protocol has one, and whatever still comes of the reply is dropped.
     ///
-    /// Iterating throws what `send` throws, after the parts that came before the failure. A rejection is thrown as
-    /// `rejected`; one in parts whole, up to `buffering.maximumBytes`: of a longer one `error.response` has the beginning,
-    /// and `damage`. When the link is lost in the midst of a reply that is `connectionLost`, fate `unknown`.
+    /// Iterating throws what `send` throws, after the parts that came before the failure. An error response is thrown
+    /// as `rejected`; one in parts whole, up to `buffering.maximumBytes`: of a longer one `error.response` has the
+    /// beginning, and `malformedReason`. When the link is lost in the midst of a reply that is `connectionLost`, fate
+    /// `unknown`.
     ///
     /// - Parameters:
     ///   - isPart: Whether `request` is the first piece of a longer one; its frame's kind is `part`. The others follow by
@@ -36,16 +37,16 @@ extension Client {
         waitsForReady: Bool = true,
         buffering: ReplyBuffering = ReplyBuffering()
     ) -> ReplyStream {
-        let ticket = tickets.wrappingAdd(1, ordering: .relaxed).newValue
+        let requestID = requestIDs.wrappingAdd(1, ordering: .relaxed).newValue
         let partTimeout = partTimeout ?? options.requests.timeout
         var frame = request.frame
         if isPart { frame.kind = .part }
         let now = loop.now
         let deadline = timeout.map { now.advanced(by: $0) }
         let channel = ReplyChannel(
-            ticket,
+            requestID,
             buffering,
-            mailbox,
+            commandQueue,
             on: loop,
             type: frame.type,
             deadline: deadline,
@@ -68,7 +69,7 @@ extension Client {
             keepsRequest: checksResponses
         )
         let firstLook = [deadline, partTimeout.map { now.advanced(by: $0) }].compactMap { $0 }.min()
-        mailbox.postRequest(.send(ticket, frame, waiter, deadline: firstLook, expectsResponse: true))
+        commandQueue.postRequest(.send(requestID, frame, waiter, deadline: firstLook, expectsResponse: true))
         return ReplyStream(channel)
     }
 }

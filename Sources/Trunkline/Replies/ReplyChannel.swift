@@ -9,8 +9,9 @@ final class ReplyChannel: Sendable {
         var last: Frame?
         /// Why there is no response; told once, after the parts.
         var failure: ClientError?
-        /// The parts of a rejection, which its reader is given as the failure: their bodies, or the beginning of them.
-        var rejection: [UInt8] = []
+        /// The parts of an error response, which its reader is given as the failure: their bodies, or the beginning of
+        /// them.
+        var errorResponse: [UInt8] = []
         /// The request has left the client.
         var isFinished = false
         /// Why nothing can be added to the request any more.
@@ -22,7 +23,7 @@ final class ReplyChannel: Sendable {
         var hasParts = false
         /// Whether reading from the socket is suspended on account of this buffer.
         var suspendsReading = false
-        var waiters: [UInt64: (suspension: Suspension<Element>, since: Instant)] = [:]
+        var waiters: [UInt64: (continuation: Continuation<Element>, since: Instant)] = [:]
         var lastWaiter: UInt64 = 0
 
         /// What is there for a reader: parts, the response or the failure, the end; `nil` when it has to wait.
@@ -36,30 +37,30 @@ final class ReplyChannel: Sendable {
     }
 
     private let state: Lock<State>
-    private let ticket: RequestID
+    private let requestID: RequestID
     /// That of the request.
     let type: UInt32
-    private let mailbox: Mailbox
+    private let commandQueue: CommandQueue
     private let loop: any EventLoop
     /// The end of the time for the whole reply.
     private let deadline: Instant?
     private let partTimeout: Duration?
-    /// How many bytes are told of a rejection that comes in parts.
-    private let maximumRejection: Int
+    /// How many bytes are told of an error response that comes in parts.
+    private let maximumErrorResponse: Int
 
     init(
-        _ ticket: RequestID,
+        _ requestID: RequestID,
         _ buffering: ReplyBuffering,
-        _ mailbox: Mailbox,
+        _ commandQueue: CommandQueue,
         on loop: any EventLoop,
         type: UInt32,
         deadline: Instant?,
         partTimeout: Duration?
     ) {
-        self.ticket = ticket
+        self.requestID = requestID
         self.type = type
-        maximumRejection = min(max(1, buffering.maximumBytes), 1 << 62)  // one more is no overflow
-        self.mailbox = mailbox
+        maximumErrorResponse = min(max(1, buffering.maximumBytes), 1 << 62)  // one more is no overflow
+        self.commandQueue = commandQueue
         self.loop = loop
         self.deadline = deadline
         self.partTimeout = partTimeout
@@ -91,12 +92,12 @@ final class ReplyChannel: Sendable {
 
     /// A part has come.
     func offer(_ part: Frame) -> Waiter.Reception {
-        let (reception, served) = state.withLock { state -> (Waiter.Reception, (Suspension<Element>, Element)?) in
+        let (reception, served) = state.withLock { state -> (Waiter.Reception, (Continuation<Element>, Element)?) in
             guard !state.isAbandoned, !state.isFinished else { return (.taken, nil) }
             state.hasParts = true
-            if part.isRejection {
+            if part.isErrorResponse {
                 // One byte more than is told, so that it is known that there were more.
-                state.rejection += part.body.prefix(max(0, maximumRejection + 1 - state.rejection.count))
+                state.errorResponse += part.body.prefix(max(0, maximumErrorResponse + 1 - state.errorResponse.count))
                 // Its reader gets none of them, and yet the reply goes on.
                 for id in state.waiters.keys { state.waiters[id]?.since = loop.now }
                 return (.taken, nil)
@@ -105,7 +106,7 @@ final class ReplyChannel: Sendable {
             if offer == .overflow { return (.exceeds("more parts than the buffer of this stream holds"), nil) }
             if let id = state.waiters.keys.min(), let element = state.take() {
                 let waiter = state.waiters.removeValue(forKey: id)
-                return (.taken, waiter.map { ($0.suspension, element) })
+                return (.taken, waiter.map { ($0.continuation, element) })
             }
             guard offer == .takenButFull, !state.suspendsReading else { return (.taken, nil) }
             state.suspendsReading = true
@@ -118,7 +119,7 @@ final class ReplyChannel: Sendable {
     /// The request has ended. What has come can still be read.
     func finish(_ outcome: Outcome) {
         let (served, mayResume) = state.withLock { state in
-            guard !state.isFinished else { return ([(Suspension<Element>, Element)](), false) }
+            guard !state.isFinished else { return ([(Continuation<Element>, Element)](), false) }
             state.isFinished = true
             if case .failure(let error) = outcome, error.code != .rejected { state.ending = error }
             state.ending = state.ending ?? .replyEnded
@@ -126,18 +127,18 @@ final class ReplyChannel: Sendable {
             case .success(let frame) where !state.isAbandoned: state.last = frame
             case .success: state.failure = .readNoFurther
             case .failure(let error):
-                let parts = state.rejection
-                state.failure = parts.isEmpty ? error : error.rejected(after: parts, upTo: maximumRejection)
+                let parts = state.errorResponse
+                state.failure = parts.isEmpty ? error : error.rejected(after: parts, upTo: maximumErrorResponse)
             }
-            state.rejection = []
-            var served: [(Suspension<Element>, Element)] = []
+            state.errorResponse = []
+            var served: [(Continuation<Element>, Element)] = []
             for (_, waiter) in exchange(&state.waiters, with: [:]).sorted(by: { $0.key < $1.key }) {
-                if let element = state.take() { served.append((waiter.suspension, element)) }
+                if let element = state.take() { served.append((waiter.continuation, element)) }
             }
             return (served, exchange(&state.suspendsReading, with: false))
         }
-        for (suspension, element) in served { suspension.resume(returning: element) }
-        if mayResume { mailbox.post(.resumeReading) }
+        for (continuation, element) in served { continuation.resume(returning: element) }
+        if mayResume { commandQueue.post(.resumeReading) }
     }
 
     // MARK: From any task
@@ -148,13 +149,13 @@ final class ReplyChannel: Sendable {
             return state.lastWaiter
         }
         let element: Element = await withTaskCancellationHandler {
-            await withSuspension { suspension in
+            await withContinuation { continuation in
                 let element = state.withLock { state -> Element? in
                     if let element = state.take() { return element }
-                    state.waiters[id] = (suspension, loop.now)
+                    state.waiters[id] = (continuation, loop.now)
                     return nil
                 }
-                if let element { suspension.resume(returning: element) }
+                if let element { continuation.resume(returning: element) }
             }
         } onCancel: {
             // The loop tells what became of the request, and so ends the waiting.
@@ -165,7 +166,7 @@ final class ReplyChannel: Sendable {
             state.suspendsReading = false
             return true
         }
-        if mayResume { mailbox.post(.resumeReading) }
+        if mayResume { commandQueue.post(.resumeReading) }
         return try element.get()
     }
 
@@ -173,16 +174,16 @@ final class ReplyChannel: Sendable {
     func post(_ frame: Frame) async throws(ClientError) {
         if let ending { throw ending.withFate(.notSent) }
         if Task.isCancelled { throw .cancelledUnsent }
-        let id = mailbox.followUpTicket()
+        let id = commandQueue.nextRequestPartID()
         let error = await withTaskCancellationHandler {
-            await withSuspension { suspension in
-                let followUp = FollowUp(ticket: id, request: ticket, frame: frame, suspension: suspension)
-                mailbox.postRequest(.follow(followUp, self))
+            await withContinuation { continuation in
+                let requestPart = RequestPart(id: id, request: requestID, frame: frame, continuation: continuation)
+                commandQueue.postRequest(.addPart(requestPart, self))
                 // As in `Client.outcome`: a cancellation may have come before.
-                if Task.isCancelled { mailbox.post(.cancel(id...id)) }
+                if Task.isCancelled { commandQueue.post(.cancel(id...id)) }
             }
         } onCancel: {
-            mailbox.post(.cancel(id...id))
+            commandQueue.post(.cancel(id...id))
         }
         if let error { throw error }
     }
@@ -204,8 +205,8 @@ final class ReplyChannel: Sendable {
             if state.isFinished, isUnread, state.failure == nil { state.failure = .readNoFurther }
             return (state.isFinished, exchange(&state.suspendsReading, with: false))
         }
-        if !isFinished { mailbox.post(.cancel(ticket...ticket)) }
-        if mayResume { mailbox.post(.resumeReading) }
+        if !isFinished { commandQueue.post(.cancel(requestID...requestID)) }
+        if mayResume { commandQueue.post(.resumeReading) }
     }
 }
 

@@ -18,8 +18,8 @@ public struct ReplyBuffering: Sendable, Hashable {
 
     /// How many parts are held. Default 256, at least 1.
     public var maximumCount: Int
-    /// How many bytes of bodies and named bytes are held; one part of any size always fits. Of a rejection in parts, how many bytes the
-    /// error has. Default 1 MiB.
+    /// How many bytes of bodies and named bytes are held; one part of any size always fits. Of an error response in
+    /// parts, how many bytes the error has. Default 1 MiB.
     public var maximumBytes: Int
     /// What happens beyond that. Default `.suspendReading`.
     public var overflow: Overflow

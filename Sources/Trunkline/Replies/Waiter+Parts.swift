@@ -11,22 +11,23 @@ extension Waiter {
 
     /// Who is to wait from the first part of the reply on, so that the parts are joined; `nil` for one that takes parts as it
     /// is.
-    func reassembling(in room: ReplyRoom) -> Waiter? {
+    func reassembling(in budget: ReassemblyBudget) -> Waiter? {
         switch self {
-        case .stream, .joining: nil
-        case .particular(let waiter, let terms): waiter.reassembling(in: room).map { .particular($0, terms) }
-        case .caller, .batch, .greeting, .handle, .shared, .enqueued, .enqueuing:
-            .joining(JoinedReply(for: self, in: room))
+        case .stream, .reassembling: nil
+        case .particular(let waiter, let callOptions):
+            waiter.reassembling(in: budget).map { .particular($0, callOptions) }
+        case .caller, .batch, .handshake, .handle, .coalesced, .enqueued, .enqueuing:
+            .reassembling(Reassembly(for: self, in: budget))
         }
     }
 
-    /// Takes a part of the reply: on to its reader, or to be joined with the others as far as there is room.
+    /// Takes a part of the reply: on to its reader, or to be reassembled with the others as far as there is room.
     func take(_ part: Frame) -> Reception {
         switch self {
         case .stream(let channel): channel.offer(part)
-        case .joining(let reply): reply.add(part).map { .exceeds($0) } ?? .taken
+        case .reassembling(let reassembly): reassembly.add(part).map { .exceeds($0) } ?? .taken
         case .particular(let waiter, _): waiter.take(part)
-        case .caller, .batch, .greeting, .handle, .shared, .enqueued, .enqueuing: .taken
+        case .caller, .batch, .handshake, .handle, .coalesced, .enqueued, .enqueuing: .taken
         }
     }
 
@@ -35,10 +36,10 @@ extension Waiter {
     func nextLook(at now: Instant) -> Instant? {
         switch self {
         case .stream(let channel): channel.nextLook(at: now)
-        case .shared(let exchange): exchange.nextLook(at: now)
-        case .joining(let reply): reply.waiter.nextLook(at: now)
+        case .coalesced(let request): request.nextLook(at: now)
+        case .reassembling(let reassembly): reassembly.waiter.nextLook(at: now)
         case .particular(let waiter, _): waiter.nextLook(at: now)
-        case .caller, .batch, .greeting, .handle, .enqueued, .enqueuing: nil
+        case .caller, .batch, .handshake, .handle, .enqueued, .enqueuing: nil
         }
     }
 
@@ -46,8 +47,8 @@ extension Waiter {
     var anew: Waiter? {
         switch self {
         case .stream(let channel): channel.hasParts ? nil : self
-        case .joining(let reply): reply.waiter
-        case .caller, .batch, .greeting, .handle, .shared, .enqueued, .enqueuing, .particular: self
+        case .reassembling(let reassembly): reassembly.waiter
+        case .caller, .batch, .handshake, .handle, .coalesced, .enqueued, .enqueuing, .particular: self
         }
     }
 }

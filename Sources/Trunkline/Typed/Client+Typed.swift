@@ -100,7 +100,7 @@ extension Client {
     }
 }
 
-extension Greeter {
+extension Handshaker {
     /// Sends `request` and returns the server's response as the request reads it.
     public func send<Typed: TypedRequest>(
         _ request: Typed,

@@ -42,7 +42,7 @@ public protocol JSONFormat: Sendable {
     /// Makes an encoder for one body. Default: Foundation's, with `.sortedKeys`.
     ///
     /// Let one of your own sort keys, too: else equal requests have different bytes, so that none is found in the cache and
-    /// none shares the exchange of another.
+    /// none is coalesced with another.
     static var encoder: JSONEncoder { get }
     /// Makes a decoder for one reply. Default: one with the defaults of Foundation.
     static var decoder: JSONDecoder { get }

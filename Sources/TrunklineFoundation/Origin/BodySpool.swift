@@ -25,7 +25,7 @@ final class BodySpool: Sendable {
         var end: Result<Void, URLError>?
         /// Nobody reads any more.
         var isAbandoned = false
-        var waiters: [Suspension<Void>] = []
+        var waiters: [Continuation<Void>] = []
     }
 
     private enum Step {
@@ -156,7 +156,7 @@ final class BodySpool: Sendable {
             case .done(let result): return try result.get()
             case .read(let file, let range): return try await read(range, from: file)
             case .wait:
-                await withSuspension { (waiter: Suspension<Void>) in
+                await withContinuation { (waiter: Continuation<Void>) in
                     let isLate = state.withLock { state in
                         // What came since the look above would not wake it.
                         let hasNews = !state.pieces.isEmpty || state.end != nil || state.isAbandoned

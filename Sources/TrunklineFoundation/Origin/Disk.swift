@@ -6,7 +6,7 @@ enum Disk {
     private static let queue = DispatchQueue(label: "trunkline.disk", attributes: .concurrent)
 
     static func run<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async -> Value {
-        await withSuspension { (waiter: Suspension<Value>) in
+        await withContinuation { (waiter: Continuation<Value>) in
             queue.async { waiter.resume(returning: body()) }
         }
     }

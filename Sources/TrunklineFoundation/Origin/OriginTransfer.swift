@@ -12,7 +12,7 @@ import Trunkline
 package final class OriginTransfer: Sendable {
     private struct State {
         var head: Result<HTTPURLResponse, URLError>?
-        var waiters: [Suspension<Result<HTTPURLResponse, URLError>>] = []
+        var waiters: [Continuation<Result<HTTPURLResponse, URLError>>] = []
         /// Begun and not over.
         var task: URLSessionTask?
         /// It is over, or has been given up.
@@ -36,7 +36,7 @@ package final class OriginTransfer: Sendable {
     package var response: HTTPURLResponse {
         get async throws(URLError) {
             let result = await withTaskCancellationHandler {
-                await withSuspension { (waiter: Suspension<Result<HTTPURLResponse, URLError>>) in
+                await withContinuation { (waiter: Continuation<Result<HTTPURLResponse, URLError>>) in
                     let head = state.withLock { state in
                         if state.head == nil { state.waiters.append(waiter) }
                         return state.head
@@ -169,7 +169,7 @@ package final class OriginTransfer: Sendable {
     }
 
     private func settle(_ head: Result<HTTPURLResponse, URLError>) {
-        let waiters = state.withLock { state -> [Suspension<Result<HTTPURLResponse, URLError>>] in
+        let waiters = state.withLock { state -> [Continuation<Result<HTTPURLResponse, URLError>>] in
             guard state.head == nil else { return [] }
             state.head = head
             defer { state.waiters = [] }

@@ -47,7 +47,7 @@ final class BodyStream: Sendable {
 private struct StreamReader: @unchecked Sendable {
     private enum Reading {
         case begun
-        case waiting(Suspension<Result<Data, URLError>>)
+        case waiting(Continuation<Result<Data, URLError>>)
         case over
     }
 
@@ -66,7 +66,7 @@ private struct StreamReader: @unchecked Sendable {
     func next() async throws(URLError) -> Data {
         let reading = Lock(Reading.begun)
         let result = await withTaskCancellationHandler {
-            await withSuspension { (waiter: Suspension<Result<Data, URLError>>) in
+            await withContinuation { (waiter: Continuation<Result<Data, URLError>>) in
                 let isCancelled = reading.withLock { reading in
                     if case .over = reading { return true }
                     reading = .waiting(waiter)
@@ -82,7 +82,7 @@ private struct StreamReader: @unchecked Sendable {
     }
 
     private static func end(_ reading: Lock<Reading>, _ result: Result<Data, URLError>) {
-        let waiter = reading.withLock { reading -> Suspension<Result<Data, URLError>>? in
+        let waiter = reading.withLock { reading -> Continuation<Result<Data, URLError>>? in
             defer { reading = .over }
             return if case .waiting(let waiter) = reading { waiter } else { nil }
         }

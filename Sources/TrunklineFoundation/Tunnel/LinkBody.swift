@@ -16,7 +16,7 @@ final class LinkBody: Sendable {
         /// What has been taken and the gateway has not been told of.
         var owed = 0
         /// Readers that came too late for the last frame, while others still count.
-        var waiters: [Suspension<Void>] = []
+        var waiters: [Continuation<Void>] = []
     }
 
     private let state: Lock<State>
@@ -133,7 +133,7 @@ final class LinkBody: Sendable {
 
     /// Returns when it is known how the body ends. The stream is at its end, so nobody has to wait for a frame: this is soon.
     private func untilEnd() async {
-        await withSuspension { (waiter: Suspension<Void>) in
+        await withContinuation { (waiter: Continuation<Void>) in
             let isKnown = state.withLock { state in
                 if state.end == nil { state.waiters.append(waiter) }
                 return state.end != nil

@@ -30,7 +30,8 @@ extension CodecConformance {
             vector = bytes
         }
 
-        /// Frames that come one after the other: an answer in parts, a rejection and what follows. All have one sender.
+        /// Frames that come one after the other: an answer in parts, an error response and what follows. All have one
+        /// sender.
         public init(_ frames: [Frame], answering requests: [Frame] = []) {
             content = .frames(frames)
             answered = requests
@@ -68,7 +69,8 @@ extension CodecConformance {
         }
 
         /// Bytes that must be refused, however they are split, without any more of them: a header with a length above the
-        /// limit, a constant that is none. Returning a frame with `damage` refuses them too. `code` is what they are refused with, if that matters.
+        /// limit, a constant that is none. Returning a frame with `malformedReason` refuses them too. `code` is what
+        /// they are refused with, if that matters.
         public static func refused(
             _ bytes: [UInt8],
             with code: FrameError.Code? = nil,

@@ -12,7 +12,7 @@ public import Trunkline
 /// ```
 ///
 /// Every sample is encoded by one side and decoded by the other (`serverSide()`), then fed in every split and merge, cut
-/// short, made too large and damaged; `Rule` lists what is looked for. All of it is decided by the seed and takes a
+/// short, made too large and corrupted; `Rule` lists what is looked for. All of it is decided by the seed and takes a
 /// second or two in a debug build. Give codecs with a large limit a smaller one to be checked with: a limit of some kilobytes is
 /// checked faster and no less well.
 ///
@@ -32,8 +32,8 @@ public struct CodecConformance: Sendable {
     let maximumFrameSize: Int
 
     /// The same protocol with a limit at least twice as high, to make frames with that are too large for the codec; set
-    /// for layouts. Without it, lengths are only raised by damage, and by samples that are `refused` with `illegalLength`:
-    /// headers of frames that are too large, one for each side.
+    /// for layouts. Without it, lengths are only raised by corruption, and by samples that are `refused` with
+    /// `illegalLength`: headers of frames that are too large, one for each side.
     public var relaxed: (any FrameCodec)?
     /// Whether `serverSide()` decodes requests and encodes responses; true unless set. Without, requests are encoded and
     /// not decoded, and what the server sends must be given as bytes.
@@ -46,7 +46,7 @@ public struct CodecConformance: Sendable {
     public var joinsParts = false
     /// Decides everything that is random. 1 unless set.
     public var seed: UInt64 = 1
-    /// How many damaged samples and runs of random bytes each side is fed; 3000 unless set.
+    /// How many corrupted samples and runs of random bytes each side is fed; 3000 unless set.
     public var garbageInputs = 3000
     /// With how many single-byte corruptions of the samples each side is fed at most; 65,536 unless set. Up to 257 bytes of
     /// samples, these are every value of every byte.

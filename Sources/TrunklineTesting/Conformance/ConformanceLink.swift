@@ -33,7 +33,7 @@ package struct ConformanceLink {
     /// How many bytes are not decoded.
     package var left: Int { input.count }
     /// What the bytes were refused with, all of them or the last frame alone.
-    package var refusalCode: FrameError.Code? { refusal?.code ?? frames.last?.damage }
+    package var refusalCode: FrameError.Code? { refusal?.code ?? frames.last?.malformedReason }
     private var isOver: Bool { refusal != nil || fault != nil }
 
     /// Takes `bytes` in, as one read of a socket.

@@ -28,7 +28,7 @@ extension ConformanceRun {
             checkEveryByte(streams, side, atMost: kit.corruptedInputs)
             for _ in 0..<kit.garbageInputs / 2 {
                 let stream = streams[random.below(streams.count)]
-                feedGarbage(damaged(stream.bytes), side, stream.sent, "\(stream.name), damaged")
+                feedGarbage(corrupted(stream.bytes), side, stream.sent, "\(stream.name), corrupted")
                 let start = stream.bytes.prefix(random.below(stream.bytes.count + 1))
                 let rest = (0..<random.below(48)).map { _ in UInt8(truncatingIfNeeded: random.next()) }
                 feedGarbage(start + rest, side, stream.sent, "\(start.count) bytes of \(stream.name) and random ones")
@@ -63,7 +63,7 @@ extension ConformanceRun {
     }
 
     /// Numbers made small or large, bytes taken out or put in, the order changed.
-    private mutating func damaged(_ bytes: [UInt8]) -> [UInt8] {
+    private mutating func corrupted(_ bytes: [UInt8]) -> [UInt8] {
         var bytes = bytes
         for _ in 0...random.below(3) {
             guard !bytes.isEmpty else { break }

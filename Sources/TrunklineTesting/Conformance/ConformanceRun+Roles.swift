@@ -51,7 +51,7 @@ extension ConformanceRun {
     /// What answers a request in a sample passes the codec's own check.
     private mutating func checkRepetition(_ frame: Frame, _ stream: ConformanceStream) {
         let isSerial = kit.client.matching != .inOrder
-        guard kit.client.checksResponses, frame.damage == nil, isSerial || stream.sent.count == 1,
+        guard kit.client.checksResponses, frame.malformedReason == nil, isSerial || stream.sent.count == 1,
             let request = stream.sent.first(where: { !isSerial || $0.serial == frame.serial })
         else { return }
         do throws(FrameError) {

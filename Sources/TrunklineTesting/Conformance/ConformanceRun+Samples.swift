@@ -96,8 +96,10 @@ extension ConformanceRun {
         if frame.type != wanted.type, !mayGetType { return "type \(frame.type) instead of \(wanted.type)" }
         if frame.serial != wanted.serial { return "serial \(frame.serial) instead of \(wanted.serial)" }
         if frame.status != wanted.status { return "status \(frame.status) instead of \(wanted.status)" }
-        if frame.isRejection != wanted.isRejection { return "isRejection is \(frame.isRejection)" }
-        if frame.damage != wanted.damage { return "damage \(frame.damage.map { "\($0)" } ?? "nil")" }
+        if frame.isErrorResponse != wanted.isErrorResponse { return "isErrorResponse is \(frame.isErrorResponse)" }
+        if frame.malformedReason != wanted.malformedReason {
+            return "malformedReason is \(frame.malformedReason.map { "\($0)" } ?? "nil")"
+        }
         if wanted.endsLink, !frame.endsLink { return "endsLink is false" }
         if frame.body != wanted.body { return "a body of \(frame.body) instead of \(wanted.body)" }
         for name in wanted.fieldNames where frame[name] != wanted[name] || frame[bytes: name] != wanted[bytes: name] {

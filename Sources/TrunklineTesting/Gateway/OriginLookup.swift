@@ -4,9 +4,9 @@ import Trunkline
 final class OriginLookup: Sendable {
     private struct State {
         /// Who waits, from when it has begun until it knows.
-        var waiter: Suspension<[SocketAddress]?>?
+        var waiter: Continuation<[SocketAddress]?>?
         var isCancelled = false
-        var tickets: [Resolver.Ticket] = []
+        var lookupIDs: [Resolver.LookupID] = []
         var found: [SocketAddress] = []
         var answers = 0
     }
@@ -21,7 +21,7 @@ final class OriginLookup: Sendable {
     /// - Throws: `CancellationError`, at once when the task is cancelled, whatever the system's resolver is doing.
     func addresses() async throws(CancellationError) -> [SocketAddress] {
         let addresses = await withTaskCancellationHandler {
-            await withSuspension { (waiter: Suspension<[SocketAddress]?>) in
+            await withContinuation { (waiter: Continuation<[SocketAddress]?>) in
                 let isLate = state.withLock { state in
                     if !state.isCancelled { state.waiter = waiter }
                     return state.isCancelled
@@ -37,12 +37,12 @@ final class OriginLookup: Sendable {
 
     private func ask() {
         for family in AddressFamily.allCases {
-            let ticket = resolver.resolve(host, port: 0, family: family) { self.note($0) }
+            let lookupID = resolver.resolve(host, port: 0, family: family) { self.note($0) }
             let isLate = state.withLock { state in
-                state.tickets.append(ticket)
+                state.lookupIDs.append(lookupID)
                 return state.isCancelled
             }
-            if isLate { resolver.cancel(ticket) }
+            if isLate { resolver.cancel(lookupID) }
         }
     }
 
@@ -56,11 +56,11 @@ final class OriginLookup: Sendable {
     }
 
     private func cancel() {
-        let (waiter, tickets) = state.withLock { state in
+        let (waiter, lookupIDs) = state.withLock { state in
             state.isCancelled = true
-            return (state.waiter.take(), state.tickets)
+            return (state.waiter.take(), state.lookupIDs)
         }
-        for ticket in tickets { resolver.cancel(ticket) }
+        for lookupID in lookupIDs { resolver.cancel(lookupID) }
         waiter?.resume(returning: nil)
     }
 }

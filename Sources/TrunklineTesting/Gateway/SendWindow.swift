@@ -6,7 +6,7 @@ final class SendWindow: Sendable {
     private struct State {
         var room: Int
         var isClosed = false
-        var waiters: [Suspension<Void>] = []
+        var waiters: [Continuation<Void>] = []
     }
     private let state: Lock<State>
 
@@ -28,7 +28,7 @@ final class SendWindow: Sendable {
             if isTaken { return }
             try Task.checkCancellation()
             await withTaskCancellationHandler {
-                await withSuspension { (waiter: Suspension<Void>) in
+                await withContinuation { (waiter: Continuation<Void>) in
                     let isLate = state.withLock { state in
                         if state.room >= count || state.isClosed { return true }
                         state.waiters.append(waiter)

@@ -3,7 +3,7 @@ public import Trunkline
 extension LoopbackServer {
     /// What a server has seen and done since it was started, or since `forget()`.
     public struct Journal: Sendable {
-        /// Requests received, those of greetings and restored subscriptions among them.
+        /// Requests received, those of handshakes and restored subscriptions among them.
         public internal(set) var requestCount = 0
         /// Cancel frames received.
         public internal(set) var cancelCount = 0
@@ -13,7 +13,7 @@ extension LoopbackServer {
         public internal(set) var pongCount = 0
         /// Frames that belonged to a request that was under way, or had been: pieces of it and window updates, of which
         /// `requestCount` and `received` know nothing. See `Reaction.perform`.
-        public internal(set) var followUpCount = 0
+        public internal(set) var requestPartCount = 0
         /// Bodies of `Reaction.perform` that ended without a reply, and their connections with them.
         public internal(set) var unansweredCount = 0
         /// What the last of those threw; `nil` if it returned.
@@ -96,7 +96,7 @@ extension LoopbackServer.Journal: CustomStringConvertible {
     public var description: String {
         let counts = [
             (requestCount, "requests"), (cancelCount, "cancels"), (pingCount, "pings"), (pongCount, "pongs"),
-            (followUpCount, "follow-ups"),
+            (requestPartCount, "request parts"),
             (replyCount, "replies"),
             (droppedReplyCount, "dropped replies"), (connectionCount, "open connections"),
             (totalConnections, "connections in all"), (malformedCount, "malformed connections"),

@@ -56,10 +56,10 @@ extension LoopbackServer {
         if wasOpen, open.isAddressed { link.exchanges[open.request.serial] = nil }
         open.task?.cancel()
         let readers = exchange(&open.readers, with: [])
-        for reader in readers { reader.suspension.resume(returning: .failure(CancellationError())) }
+        for reader in readers { reader.continuation.resume(returning: .failure(CancellationError())) }
         let writers = link.writers.filter { $0.open === open }
         link.writers.removeAll { $0.open === open }
-        for writer in writers { writer.suspension.resume(returning: CancellationError()) }
+        for writer in writers { writer.continuation.resume(returning: CancellationError()) }
         empty(open, on: link)
     }
 
@@ -81,7 +81,7 @@ extension LoopbackServer {
             if !open.isComplete { link.unfinished.insert(open.request.serial) }
         }
         let readers = exchange(&open.readers, with: [])
-        for reader in readers { reader.suspension.resume(returning: .success(nil)) }
+        for reader in readers { reader.continuation.resume(returning: .success(nil)) }
         empty(open, on: link)
         // The clients that did not tell are no clients of ours.
         if link.unfinished.count > 65_536 { finish(link) }
@@ -96,7 +96,7 @@ extension LoopbackServer {
     // MARK: Frames of the client
 
     /// Whether `frame` belongs to a request that is, or was, under way, and not to the handler.
-    func isFollowUp(_ frame: Frame, on link: ServerLink) -> Bool {
+    func isRequestPart(_ frame: Frame, on link: ServerLink) -> Bool {
         let isUpdate = layout?.isWindowUpdate(frame) ?? false
         if let open = link.exchanges[frame.serial] {
             take(frame, isUpdate, for: open, on: link)
@@ -105,14 +105,14 @@ extension LoopbackServer {
         } else if !isUpdate {
             return false
         }
-        record.followUpCount += 1
+        record.requestPartCount += 1
         return true
     }
 
     private func take(_ frame: Frame, _ isUpdate: Bool, for open: OpenExchange, on link: ServerLink) {
         if frame.kind != .part, !isUpdate, !open.isComplete { (open.isComplete, open.type) = (true, frame.type) }
         if !open.readers.isEmpty {
-            return open.readers.removeFirst().suspension.resume(returning: .success(frame))
+            return open.readers.removeFirst().continuation.resume(returning: .success(frame))
         }
         open.inbox.append(frame)
         open.inboxBytes += frame.byteCount
@@ -132,23 +132,23 @@ extension LoopbackServer {
     // MARK: What a body asks for
 
     func next(of open: OpenExchange) async throws -> Frame? {
-        lastTicket += 1
-        let id = lastTicket
+        lastID += 1
+        let id = lastID
         let result = await withTaskCancellationHandler {
-            await withSuspension { (suspension: OpenExchange.Reader) in
+            await withContinuation { (continuation: OpenExchange.Reader) in
                 if Task.isCancelled || open.state == .ended {
-                    return suspension.resume(returning: .failure(CancellationError()))
+                    return continuation.resume(returning: .failure(CancellationError()))
                 }
                 guard open.state == .open, open.isAddressed, let link = links[open.link] else {
-                    return suspension.resume(returning: .success(nil))
+                    return continuation.resume(returning: .success(nil))
                 }
                 if let frame = open.inbox.popFirst() {
                     open.inboxBytes -= frame.byteCount
-                    suspension.resume(returning: .success(frame))
+                    continuation.resume(returning: .success(frame))
                     makeRoom(open, on: link)
                     return settle()
                 }
-                open.readers.append((id, suspension))
+                open.readers.append((id, continuation))
                 // As in `wait`: on the way here it may have been cancelled.
                 if Task.isCancelled { stopReader(id, of: open) }
             }
@@ -160,26 +160,26 @@ extension LoopbackServer {
 
     private func stopReader(_ id: RequestID, of open: OpenExchange) {
         guard let index = open.readers.firstIndex(where: { $0.id == id }) else { return }
-        open.readers.remove(at: index).suspension.resume(returning: .failure(CancellationError()))
+        open.readers.remove(at: index).continuation.resume(returning: .failure(CancellationError()))
     }
 
     /// Writes a part of the reply.
     func write(_ frame: Frame, of open: OpenExchange) async throws {
-        lastTicket += 1
-        let id = lastTicket
+        lastID += 1
+        let id = lastID
         let link = try emit(frame, of: open)
         let mark = link.sentCount + link.unsentCount
         let failure = await withTaskCancellationHandler {
-            await withSuspension { (suspension: Suspension<CancellationError?>) in
+            await withContinuation { (continuation: Continuation<CancellationError?>) in
                 // Asked here: on the way here it may have been written, or have ended.
                 let isWritten = link.sentCount >= mark
                 if isWritten, link.transport.takenMark <= link.transport.sentMark {
-                    return suspension.resume(returning: nil)
+                    return continuation.resume(returning: nil)
                 }
                 guard open.state != .ended, !link.isEnding, links[open.link] === link else {
-                    return suspension.resume(returning: CancellationError())
+                    return continuation.resume(returning: CancellationError())
                 }
-                link.writers.append(PartWriter(id: id, open: open, mark: mark, suspension: suspension))
+                link.writers.append(PartWriter(id: id, open: open, mark: mark, continuation: continuation))
                 if isWritten { serveWriters(of: link) }
                 if Task.isCancelled { stopWriter(id, on: link.transport.id) }
             }
@@ -191,7 +191,7 @@ extension LoopbackServer {
 
     private func stopWriter(_ id: RequestID, on linkID: UInt64) {
         guard let link = links[linkID], let index = link.writers.firstIndex(where: { $0.id == id }) else { return }
-        link.writers.remove(at: index).suspension.resume(returning: CancellationError())
+        link.writers.remove(at: index).continuation.resume(returning: CancellationError())
     }
 
     /// Lets those go on whose bytes are with the kernel.
@@ -208,7 +208,7 @@ extension LoopbackServer {
         // More may have been encrypted since: on a busy link there is always something that waits.
         while let mark = link.writers.first?.takenMark {
             guard mark <= transport.sentMark else { return transport.awaitsWritable = true }
-            link.writers.removeFirst().suspension.resume(returning: nil)
+            link.writers.removeFirst().continuation.resume(returning: nil)
         }
     }
 

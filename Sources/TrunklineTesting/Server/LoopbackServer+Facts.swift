@@ -49,21 +49,21 @@ extension LoopbackServer {
         within limit: Duration = .seconds(10),
         until condition: @escaping @Sendable (Journal) -> Bool
     ) async throws(WaitError) -> Journal {
-        lastTicket += 1
-        let ticket = lastTicket
+        lastID += 1
+        let id = lastID
         let deadline = loop.now.advanced(by: limit)
         let reason = await withTaskCancellationHandler {
-            await withSuspension { (suspension: Suspension<WaitError.Reason?>) in
+            await withContinuation { (continuation: Continuation<WaitError.Reason?>) in
                 // Asked here and not before: each `await` above may let the loop do other things first.
-                if condition(record) { return suspension.resume(returning: nil) }
-                if isStopped { return suspension.resume(returning: .stopped) }
-                waiters[ticket] = FactWaiter(condition: condition, deadline: deadline, suspension: suspension)
-                if Task.isCancelled { stopWaiting(ticket, .cancelled) }
+                if condition(record) { return continuation.resume(returning: nil) }
+                if isStopped { return continuation.resume(returning: .stopped) }
+                waiters[id] = FactWaiter(condition: condition, deadline: deadline, continuation: continuation)
+                if Task.isCancelled { stopWaiting(id, .cancelled) }
                 // Asked again: on the way here the task may have been suspended, and the fact may have come.
                 settle()
             }
         } onCancel: {
-            loop.schedule(Completion { [weak self] in self?.assumeIsolated { $0.stopWaiting(ticket, .cancelled) } })
+            loop.schedule(Completion { [weak self] in self?.assumeIsolated { $0.stopWaiting(id, .cancelled) } })
         }
         if let reason { throw WaitError(reason: reason, journal: record) }
         return record
@@ -113,17 +113,17 @@ extension LoopbackServer {
     /// Lets those go on whose condition holds, or who would wait in vain.
     func serveWaiters() {
         guard !waiters.isEmpty else { return }
-        for (ticket, waiter) in waiters.sorted(by: { $0.key < $1.key }) {
+        for (id, waiter) in waiters.sorted(by: { $0.key < $1.key }) {
             if waiter.condition(record) {
-                stopWaiting(ticket, nil)
+                stopWaiting(id, nil)
             } else if isStopped {
-                stopWaiting(ticket, .stopped)
+                stopWaiting(id, .stopped)
             }
         }
     }
 
-    private func stopWaiting(_ ticket: RequestID, _ reason: WaitError.Reason?) {
-        waiters.removeValue(forKey: ticket)?.suspension.resume(returning: reason)
+    private func stopWaiting(_ id: RequestID, _ reason: WaitError.Reason?) {
+        waiters.removeValue(forKey: id)?.continuation.resume(returning: reason)
     }
 
     func armTimer() {
@@ -139,7 +139,7 @@ extension LoopbackServer {
 struct FactWaiter {
     let condition: @Sendable (LoopbackServer.Journal) -> Bool
     let deadline: Instant
-    let suspension: Suspension<LoopbackServer.WaitError.Reason?>
+    let continuation: Continuation<LoopbackServer.WaitError.Reason?>
 }
 
 extension LoopbackServer: TimerTarget {
@@ -151,8 +151,8 @@ extension LoopbackServer: TimerTarget {
         let now = loop.now
         runDelayed(at: now)
         endHandshakes(at: now)
-        for (ticket, waiter) in waiters.sorted(by: { $0.key < $1.key }) where waiter.deadline <= now {
-            stopWaiting(ticket, .timedOut)
+        for (id, waiter) in waiters.sorted(by: { $0.key < $1.key }) where waiter.deadline <= now {
+            stopWaiting(id, .timedOut)
         }
         settle()
     }

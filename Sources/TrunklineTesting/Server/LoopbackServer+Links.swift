@@ -107,7 +107,7 @@ extension LoopbackServer: TransportHandler {
             var request = frame
             if request.kind != .part { request.kind = .request }
             let isInOrder = link.codec.matching == .inOrder
-            if !isInOrder, isFollowUp(request, on: link) { return }
+            if !isInOrder, isRequestPart(request, on: link) { return }
             record.note(request)
             let reaction = scripted.popFirst() ?? handler(request)
             let exchange = reaction.performs && !isInOrder ? open(request, on: link) : nil

@@ -118,12 +118,12 @@ extension LoopbackServer {
     ) -> Frame {
         var reply = echoing ? request : frame
         reply.kind = frame.kind == .part ? .part : .response
-        reply.damage = nil
+        reply.malformedReason = nil
         reply.serial = request.serial
         // Parts with types of their own get one from the codec.
         if reply.type == 0, reply.kind != .part || layout?.hasTypesOfParts != true { reply.type = type ?? request.type }
         if !echoing { (link.codec as? FrameLayout)?.repeatFields(of: request, in: &reply) }
-        if echoing || (reply.status == 0 && !reply.isRejection) {
+        if echoing || (reply.status == 0 && !reply.isErrorResponse) {
             reply.status = options.successStatus ?? (link.codec as? FrameLayout)?.successStatus ?? 0
         }
         return reply
@@ -174,11 +174,11 @@ extension LoopbackServer {
     private func postpone(_ program: inout Program, _ delay: Duration, _ link: ServerLink) {
         program.holdsUp = program.keepsTurn
         if program.holdsUp { link.isHeldUp = true }
-        lastTicket += 1
+        lastID += 1
         let deadline = loop.now.advanced(by: max(.zero, delay))
-        delayed[lastTicket] = Delayed(program: program, deadline: deadline)
-        deadlines.insert(lastTicket, deadline: deadline)
-        link.delayed[program.request.serial, default: []].insert(lastTicket)
+        delayed[lastID] = Delayed(program: program, deadline: deadline)
+        deadlines.insert(lastID, deadline: deadline)
+        link.delayed[program.request.serial, default: []].insert(lastID)
         if deadlines.isCrowded(alive: delayed.count) { deadlines.compact { delayed[$0] != nil } }
     }
 
@@ -198,21 +198,21 @@ extension LoopbackServer {
     /// Runs the programs whose time has come, in the order of their deadlines and then of their making.
     func runDelayed(at now: Instant) {
         var due: [RequestID] = []
-        while let ticket = deadlines.popDue(at: now) { due.append(ticket) }
-        let programs = due.compactMap { ticket in delayed[ticket].map { (ticket: ticket, deadline: $0.deadline) } }
-            .sorted { ($0.deadline, $0.ticket) < ($1.deadline, $1.ticket) }
-        for (ticket, _) in programs {
+        while let id = deadlines.popDue(at: now) { due.append(id) }
+        let programs = due.compactMap { id in delayed[id].map { (id: id, deadline: $0.deadline) } }
+            .sorted { ($0.deadline, $0.id) < ($1.deadline, $1.id) }
+        for (id, _) in programs {
             // One before it may have closed the link, and so dropped it.
-            guard let program = delayed.removeValue(forKey: ticket)?.program else { continue }
-            links[program.link]?.removeDelayed(ticket, serial: program.request.serial)
+            guard let program = delayed.removeValue(forKey: id)?.program else { continue }
+            links[program.link]?.removeDelayed(id, serial: program.request.serial)
             run(program)
         }
     }
 
     /// The client does not want these replies any more.
     func dropReplies(to serial: SerialNumber, on link: ServerLink) {
-        for ticket in link.delayed.removeValue(forKey: serial) ?? [] {
-            delayed[ticket] = nil
+        for id in link.delayed.removeValue(forKey: serial) ?? [] {
+            delayed[id] = nil
             record.droppedReplyCount += 1
         }
         if let open = link.exchanges[serial] {
@@ -226,8 +226,8 @@ extension LoopbackServer {
 
     func forgetDelayed(of link: ServerLink) {
         endExchanges(of: link)
-        for tickets in link.delayed.values {
-            for ticket in tickets { delayed[ticket] = nil }
+        for ids in link.delayed.values {
+            for id in ids { delayed[id] = nil }
         }
         link.delayed.removeAll()
         link.held.removeAll()

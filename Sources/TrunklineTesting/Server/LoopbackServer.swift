@@ -56,7 +56,7 @@ public actor LoopbackServer {
     /// Who waits for a fact.
     var waiters: [RequestID: FactWaiter] = [:]
     /// For `delayed` and `waiters`.
-    var lastTicket: RequestID = 0
+    var lastID: RequestID = 0
     /// Fires at the earliest deadline of `deadlines` and `waiters`.
     var timer: LoopTimer?
 

@@ -51,14 +51,15 @@ extension Reaction {
     public static func reply(_ body: Bytes) -> Reaction { reply(Frame(.response, body: body)) }
 
     /// Replies with `frame`. It gets the request's serial, the request's type if its own is 0, the fields that the layout's
-    /// role `responsesRepeat` names unless it sets them, and a status of success if its own is 0 and it is no rejection.
+    /// role `responsesRepeat` names unless it sets them, and a status of success if its own is 0 and it is not an error
+    /// response.
     public static func reply(_ frame: Frame) -> Reaction { Reaction(.reply(frame)) }
 
     /// Replies with an error: `send` throws `rejected`, with `HTTP1Codec` for the statuses that it rejects. The protocol must
-    /// have a status or another mark of rejections, and `.standard` has neither: otherwise the connection is closed, and `journal.lastEncodingFailure` says
-    /// why.
+    /// have a status or another mark of error responses, and `.standard` has neither: otherwise the connection is
+    /// closed, and `journal.lastEncodingFailure` says why.
     public static func status(_ status: UInt32, _ body: Bytes = Bytes()) -> Reaction {
-        reply(Frame(.response, status: status, isRejection: true, body: body))
+        reply(Frame(.response, status: status, isErrorResponse: true, body: body))
     }
 
     /// Writes a part of the reply; nothing ends the reply but a `reply`, an `echo` or a `status`.

@@ -31,7 +31,7 @@ public struct ServerExchange: Sendable {
     public func reply(_ body: Bytes) async throws { try await reply(Frame(.response, body: body)) }
 
     /// Replies with `frame`. It gets the request's serial, the request's type if its own is 0 (that of the last piece, if
-    /// the request came in pieces), and a status of success if its own is 0 and it is no rejection.
+    /// the request came in pieces), and a status of success if its own is 0 and it is not an error response.
     ///
     /// Throws `FrameError` when the codec cannot encode it, which closes the connection, or when there was a reply already.
     public func reply(_ frame: Frame) async throws { try await server.reply(frame, to: open) }
@@ -56,7 +56,7 @@ final class OpenExchange: @unchecked Sendable {
         case ended
     }
 
-    typealias Reader = Suspension<Result<Frame?, CancellationError>>
+    typealias Reader = Continuation<Result<Frame?, CancellationError>>
 
     let link: UInt64
     let request: Frame
@@ -76,7 +76,7 @@ final class OpenExchange: @unchecked Sendable {
     /// Whether reading is paused on account of these.
     var isCrowded = false
     /// Who waits for a frame.
-    var readers: [(id: RequestID, suspension: Reader)] = []
+    var readers: [(id: RequestID, continuation: Reader)] = []
 
     init(_ request: Frame, on link: UInt64, isAddressed: Bool) {
         self.link = link
@@ -98,5 +98,5 @@ struct PartWriter {
     let mark: Int
     /// The transport's `sentMark` at which the kernel has them; `nil` until they are written.
     var takenMark: Int?
-    let suspension: Suspension<CancellationError?>
+    let continuation: Continuation<CancellationError?>
 }

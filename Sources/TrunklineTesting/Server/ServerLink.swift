@@ -71,9 +71,9 @@ final class ServerLink {
     /// How many bytes wait to be written.
     var unsentCount: Int { out.count + laterCount + tail.count }
 
-    /// The delayed program of `ticket` runs.
-    func removeDelayed(_ ticket: RequestID, serial: SerialNumber) {
-        delayed[serial]?.remove(ticket)
+    /// The delayed program of `id` runs.
+    func removeDelayed(_ id: RequestID, serial: SerialNumber) {
+        delayed[serial]?.remove(id)
         if delayed[serial]?.isEmpty == true { delayed[serial] = nil }
     }
 

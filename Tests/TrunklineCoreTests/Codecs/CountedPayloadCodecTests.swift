@@ -19,7 +19,7 @@ struct CountedPayloadCodecTests {
             frames: [
                 Frame(.part, head: "VALUE a 0 5", body: "1\r\n23"), Frame(.part, head: "VALUE b 7 0 99"),
                 Frame(.response, head: "END"), Frame(.response, head: "STORED"),
-                Frame(.response, isRejection: true, head: "SERVER_ERROR no"),
+                Frame(.response, isErrorResponse: true, head: "SERVER_ERROR no"),
             ]
         ),
         Stream(
@@ -189,7 +189,7 @@ struct CountedPayloadCodecTests {
         let server = CountedProtocols.nats.serverSide()
         #expect(server.refusal(of: Frame(.push, head: "MSG _INBOX.9 1 0")) == .unknownType)
         #expect(server.refusal(of: Frame(.push, head: "PING")) == .unknownType)
-        #expect(server.refusal(of: Frame(.response, serial: 9, isRejection: true, head: "MSG")) == .malformed)
+        #expect(server.refusal(of: Frame(.response, serial: 9, isErrorResponse: true, head: "MSG")) == .malformed)
         #expect(server.refusal(of: Frame(.response, serial: 9, head: "MSG", body: "yes")) == nil)
         #expect(CountedProtocols.nats.refusal(of: Frame(.cancel, serial: 9)) == .unknownType)
         #expect(CountedProtocols.memcached.refusal(of: Frame(.ping)) == .unknownType)

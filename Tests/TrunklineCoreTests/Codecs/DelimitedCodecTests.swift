@@ -71,7 +71,7 @@ struct DelimitedCodecTests {
         let codec = DelimitedCodec(delimiter: "\r\n", maximumFrameSize: 6)
         #expect(try codec.encoded(Frame(.request, body: "four")).count == 6)
         #expect(codec.refusal(of: Frame(.request, body: "fives")) == .illegalLength)
-        #expect(try codec.decoded("four\r\n".utf8).frames.map(\.damage) == [nil])
+        #expect(try codec.decoded("four\r\n".utf8).frames.map(\.malformedReason) == [nil])
         #expect(DelimitedCodec(delimiter: 10).maximumFrameSize == 8192)
     }
 
@@ -80,13 +80,13 @@ struct DelimitedCodecTests {
         #expect(lines.ping(number: 0) == nil && lines.cancelFrame(for: 1, type: 1) == nil)
     }
 
-    // MARK: Damage
+    // MARK: Malformed frames
 
     @Test func aFrameThatIsTooLongCostsThatFrameAlone() throws {
         let codec = DelimitedCodec(delimiter: "\r\n", maximumFrameSize: 6)
         let frames = try codec.decoded("one\r\nendless line\r\ntwo\r\n".utf8).frames
         #expect(frames.map(\.body) == ["one", "endl", "two"])
-        #expect(frames.map(\.damage) == [nil, .illegalLength, nil])
+        #expect(frames.map(\.malformedReason) == [nil, .illegalLength, nil])
         #expect(frames.allSatisfy { $0.kind == .response })
     }
 
@@ -109,11 +109,11 @@ struct DelimitedCodecTests {
     @Test func everyPartOfAFrameThatIsTooLongIsPassedOver() throws {
         let codec = DelimitedCodec(delimiter: "\n", parts: 3, maximumFrameSize: 8)
         let frames = try codec.decoded("a\nb\nendless\nc\nd\ne\nlonger than 8\nx\ny\nf\ng\nh\n".utf8).frames
-        #expect(frames.map(\.damage) == [.illegalLength, nil, .illegalLength, nil])
+        #expect(frames.map(\.malformedReason) == [.illegalLength, nil, .illegalLength, nil])
         #expect(frames.map(\.body) == ["a\nb\nend", "c\nd\ne", "longer ", "f\ng\nh"])
     }
 
-    /// The same frames, damaged ones too, at every split: against a search through all of the bytes at once.
+    /// The same frames, malformed ones too, at every split: against a search through all of the bytes at once.
     @Test func framesAreTheSameWhereverTheBytesAreSplit() throws {
         var generator = SeededGenerator(seed: 3)
         for delimiter in ["a", "aa", "ab", "aba", "abb"] as [Bytes] {
@@ -133,7 +133,7 @@ struct DelimitedCodecTests {
                         try codec.decodeAll(&input, into: &frames)
                     }
                     #expect(frames.map { Array($0.body) } == expected.map(\.body))
-                    #expect(frames.map { $0.damage != nil } == expected.map(\.isDamaged))
+                    #expect(frames.map { $0.malformedReason != nil } == expected.map(\.isMalformed))
                 }
             }
         }
@@ -170,15 +170,15 @@ struct DelimitedCodecTests {
         .heartbeat(ping: "PING", pong: "PONG")
         .reading { frame in
             if frame.body.hasPrefix(">") { frame.kind = .push }
-            if frame.body.hasPrefix("-") { frame.isRejection = true }
-            if frame.body.isEmpty { frame.damage = .malformed }
+            if frame.body.hasPrefix("-") { frame.isErrorResponse = true }
+            if frame.body.isEmpty { frame.malformedReason = .malformed }
         }
 
     @Test func theRuleSaysWhatReceivedFramesAreFor() throws {
         let frames = try chat.decoded(">news\n-no\nyes\n\nPING\nPONG\n>a push that is too long\n".utf8).frames
         #expect(frames.map(\.kind) == [.push, .response, .response, .response, .ping, .pong, .push])
-        #expect(frames.map(\.isRejection) == [false, true, false, false, false, false, false])
-        #expect(frames.map(\.damage) == [nil, nil, nil, .malformed, nil, nil, .illegalLength])
+        #expect(frames.map(\.isErrorResponse) == [false, true, false, false, false, false, false])
+        #expect(frames.map(\.malformedReason) == [nil, nil, nil, .malformed, nil, nil, .illegalLength])
         let requests = try chat.serverSide().decoded(">news\nPING\n".utf8).frames
         #expect(requests.map(\.kind) == [.request, .ping])
     }
@@ -201,8 +201,8 @@ struct DelimitedCodecTests {
         #expect(try server.encoded(Frame(.push, body: ">x")) == Array(">x\n".utf8))
         #expect(server.refusal(of: Frame(.push, body: "x")) == .unknownType)
         #expect(server.refusal(of: Frame(.response, body: ">x")) == .unknownType)
-        #expect(server.refusal(of: Frame(.response, isRejection: true, body: "no")) == .malformed)
-        #expect(try server.encoded(Frame(.response, isRejection: true, body: "-no")) == Array("-no\n".utf8))
+        #expect(server.refusal(of: Frame(.response, isErrorResponse: true, body: "no")) == .malformed)
+        #expect(try server.encoded(Frame(.response, isErrorResponse: true, body: "-no")) == Array("-no\n".utf8))
         #expect(lines.serverSide().refusal(of: Frame(.push, body: "x")) == .unknownType)
     }
 }
@@ -217,8 +217,8 @@ private func reference(
     _ delimiter: [UInt8],
     _ parts: Int,
     _ limit: Int
-) -> [(body: [UInt8], isDamaged: Bool)] {
-    var frames: [(body: [UInt8], isDamaged: Bool)] = []
+) -> [(body: [UInt8], isMalformed: Bool)] {
+    var frames: [(body: [UInt8], isMalformed: Bool)] = []
     var rest = bytes[...]
     while true {
         var found = 0

@@ -134,15 +134,15 @@ struct LengthPrefixedCodecTests {
     }
 
     @Test(arguments: all.indices)
-    func damagedAndRandomBytesNeverTrap(index: Int) throws {
+    func corruptedAndRandomBytesNeverTrap(index: Int) throws {
         var generator = SeededGenerator(seed: UInt64(index))
         let codec = Self.all[index]
         let bytes = try codec.serverSide().encoded(Frame(.response, type: 3, serial: 9, body: "a body"))
         for position in bytes.indices {
             for value in [0, 1, 0x7f, 0x80, 0xff] as [UInt8] {
-                var damaged = bytes
-                damaged[position] = value
-                _ = codec.refusal(of: damaged)
+                var corrupted = bytes
+                corrupted[position] = value
+                _ = codec.refusal(of: corrupted)
             }
         }
         for _ in 0..<2000 {
@@ -160,11 +160,11 @@ struct LengthPrefixedCodecTests {
         let codec = LengthPrefixedCodec(UInt8.self)
             .serial(at: 0, UInt8.self)
             .heartbeat(ping: "", pong: "!")
-            .reading { if $0.body.count == 3 { $0.isRejection = true } }
+            .reading { if $0.body.count == 3 { $0.isErrorResponse = true } }
         let bytes = hex("00 0121 020161 03016161 020061")
         let frames = try codec.decoded(bytes).frames
         #expect(frames.map(\.kind) == [.ping, .pong, .response, .response, .push])
-        #expect(frames.map(\.isRejection) == [false, false, false, true, false])
+        #expect(frames.map(\.isErrorResponse) == [false, false, false, true, false])
         #expect(frames.map(\.serial) == [0, 0, 1, 1, 0])
         #expect(try codec.encoded(try #require(codec.ping(number: 3))) == hex("00"))
         #expect(codec.refusal(of: Frame(.request, serial: 1, body: "")) == .unknownType)

@@ -63,7 +63,7 @@ struct Herd {
         machines.reserveCapacity(count)
         for index in 0..<count {
             var machine = ReconnectMachine(endpoints: ["service:1"], policy: options, seed: random.next())
-            if case .connect(let attempt) = machine.wanted(at: long) { _ = machine.linkReady(attempt.id, at: long) }
+            if case .connect(let attempt) = machine.linkNeeded(at: long) { _ = machine.linkReady(attempt.id, at: long) }
             machines.append(machine)
             // The resets of one crash arrive within a few milliseconds.
             calendar.add(index, .lost, at: Instant(nanoseconds: Int64(random.nextUnit() * 1e7)))

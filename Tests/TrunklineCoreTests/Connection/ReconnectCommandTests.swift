@@ -11,7 +11,7 @@ import Testing
             var policy = ReconnectMachine.Policy()
             policy.reconnect = FixedRetries(count: .max, delay: .seconds(1))
             var machine = ReconnectMachine(endpoints: ["a:1"], policy: policy, seed: seed)
-            _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+            _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
             let until = try wait(machine.linkLost(1, .closedByServer, retryAfter: .seconds(20), at: now))
             #expect(until >= after(20) && until <= after(22))
             let again = try attempt(machine.timerFired(at: until))
@@ -22,8 +22,8 @@ import Testing
 
     @Test func aHintKeepsFromThatServerOnly() throws {
         var machine = machine()
-        let a = try attempt(machine.wanted(at: now))
-        let b = try attempt(machine.attemptFailed(a.id, .greetingRefused, retryAfter: .seconds(60), at: now))
+        let a = try attempt(machine.linkNeeded(at: now))
+        let b = try attempt(machine.attemptFailed(a.id, .handshakeRefused, retryAfter: .seconds(60), at: now))
         var time = try wait(machine.attemptFailed(b.id, .refused, at: now))
         #expect(time == after(1))
         while time < after(60) {
@@ -37,17 +37,17 @@ import Testing
     @Test func noHintSendsAClientAwayForGood() throws {
         for hint in [Duration.seconds(Int64.max), .seconds(1 << 40)] {
             var machine = machine(["a:1"])
-            _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+            _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
             #expect(try wait(machine.leave(1, because: .goAway, retryAfter: hint, at: now)) <= after(3960))
         }
         var machine = machine(["a:1"])
-        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         #expect(try wait(machine.linkLost(1, .reset, retryAfter: .seconds(-5), at: now)) == after(1))
     }
 
     @Test func reconnectNowSkipsAHintAndLeavesTheBackoffAsItIs() throws {
         var machine = machine(["a:1"]) { $0.reconnect = Backoff(base: .seconds(1), factor: 2, cap: .seconds(1000)) }
-        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         _ = machine.linkLost(1, .closedByServer, retryAfter: .seconds(60), at: now)
         let attempt = try attempt(machine.reconnectNow(at: now))
         #expect(machine.round == 1)
@@ -62,7 +62,7 @@ import Testing
     @Test(arguments: [false, true])
     func serversThatSendUsToEachOtherGetOneTurnEach(answering: Bool) throws {
         var machine = machine(["a:1", "b:1"]) { $0.reconnect = FixedRetries(count: 100, delay: .seconds(1)) }
-        let a = try attempt(machine.wanted(at: now))
+        let a = try attempt(machine.linkNeeded(at: now))
         _ = machine.linkReady(a.id, at: now)
         if answering { machine.linkAnswered() }
         guard case .retire(_, .connect(let b)) = machine.leave(a.id, because: .goAway, at: now) else {
@@ -77,7 +77,7 @@ import Testing
 
     @Test func aSwitchThatFailsGoesBackToTheOthers() throws {
         var machine = machine(["a:1", "b:1", "c:1"])
-        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         let c = try attempt(machine.switchEndpoint(to: "c:1", at: now))
         #expect(c.endpoint == "c:1")
         #expect(machine.linkLost(1, .closedLocally, at: now) == .none)
@@ -87,12 +87,12 @@ import Testing
     @Test func aSwitchWithoutDemandIsWhereTheNextAttemptGoes() throws {
         var machine = machine()
         #expect(machine.switchEndpoint(to: "b:1", at: now) == ReconnectMachine.Action.none)
-        #expect(try attempt(machine.wanted(at: now)).endpoint == "b:1")
+        #expect(try attempt(machine.linkNeeded(at: now)).endpoint == "b:1")
     }
 
     @Test func theOnlyServerThatGoesAwayIsComeBackToAfterAWait() throws {
         var machine = machine(["a:1"])
-        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         let action = machine.leave(1, because: .goAway, at: after(20))
         #expect(action == .retire(session: 1, then: .wait(until: after(21))))
         #expect(machine.state == .waiting(until: after(21), attempt: 1, cause: .goAway))
@@ -104,7 +104,7 @@ import Testing
     func afterTheLastResponseOfALinkTheSameServerIsComeBackToAtOnce(_ departure: ReconnectMachine.Departure) throws {
         for endpoints in [["a:1"], ["a:1", "b:1"]] as [[Endpoint]] {
             var machine = machine(endpoints)
-            var attempt = try attempt(machine.wanted(at: now))
+            var attempt = try attempt(machine.linkNeeded(at: now))
             for round in 1...100 {
                 #expect(attempt.endpoint == "a:1" && attempt.number == 1)
                 _ = machine.linkReady(attempt.id, at: now)
@@ -123,7 +123,7 @@ import Testing
 
     @Test func aServerThatAnswersNothingIsLeftForAnother() throws {
         var machine = machine(["a:1", "b:1"])
-        let first = try attempt(machine.wanted(at: now))
+        let first = try attempt(machine.linkNeeded(at: now))
         _ = machine.linkReady(first.id, at: now)
         let action = machine.leave(first.id, because: .silence, at: after(60))
         guard case .retire(first.id, .connect(let next)) = action else {
@@ -137,7 +137,7 @@ import Testing
 
     @Test func theOnlyServerThatAnswersNothingIsComeBackToAfterAWait() throws {
         var machine = machine(["a:1"])
-        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         let action = machine.leave(1, because: .silence, at: after(60))
         #expect(action == .retire(session: 1, then: .wait(until: after(61))))
     }
@@ -146,7 +146,7 @@ import Testing
     /// `stableAfter` before its silence was noticed.
     @Test func aLossMayCountAgainstTheEndpointHoweverLongTheLinkLasted() throws {
         var machine = machine(["a:1", "b:1"])
-        let first = try attempt(machine.wanted(at: now))
+        let first = try attempt(machine.linkNeeded(at: now))
         _ = machine.linkReady(first.id, at: now)
         let lost = machine.linkLost(first.id, .halfOpen, countsAgainstEndpoint: true, at: after(60))
         let next = try wait(lost)
@@ -155,26 +155,26 @@ import Testing
 
     @Test func aLastResponseWithAHintIsAGoodbyeForThatTime() throws {
         var machine = machine(["a:1"])
-        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         #expect(try wait(machine.leave(1, because: .lastResponse, retryAfter: .seconds(20), at: now)) >= after(20))
     }
 
     @Test func anErrorRateDoesNotMoveToWhereItFailedLately() throws {
         var machine = machine()
-        let a = try attempt(machine.wanted(at: now))
+        let a = try attempt(machine.linkNeeded(at: now))
         let b = try attempt(machine.attemptFailed(a.id, .refused, at: now))
         _ = machine.linkReady(b.id, at: now)
         #expect(machine.leave(b.id, because: .errorRate, at: after(1)) == .none)
         #expect(machine.state == .ready(session: b.id))
         #expect(try attempt(machine.leave(b.id, because: .errorRate, at: after(100))).endpoint == "a:1")
         var alone = self.machine(["a:1"])
-        _ = alone.linkReady(try attempt(alone.wanted(at: now)).id, at: now)
+        _ = alone.linkReady(try attempt(alone.linkNeeded(at: now)).id, at: now)
         #expect(alone.leave(1, because: .errorRate, at: now) == .none)
     }
 
     @Test func thePreferredEndpointIsReturnedToWhenToldTo() throws {
         var machine = machine { $0.returnsToPreferredAfter = .seconds(60) }
-        let a = try attempt(machine.wanted(at: now))
+        let a = try attempt(machine.linkNeeded(at: now))
         #expect(machine.deadline == nil)
         let b = try attempt(machine.attemptFailed(a.id, .refused, at: now))
         _ = machine.linkReady(b.id, at: now)
@@ -193,7 +193,7 @@ import Testing
     /// Links that end after so many requests are shorter than the stay, which began anew with each of them.
     @Test func shortLinksDoNotKeepFromThePreferredEndpoint() throws {
         var machine = machine { $0.returnsToPreferredAfter = .seconds(60) }
-        let a = try attempt(machine.wanted(at: now))
+        let a = try attempt(machine.linkNeeded(at: now))
         var b = try attempt(machine.attemptFailed(a.id, .refused, at: now))
         for second in 0..<10 {
             _ = machine.linkReady(b.id, at: after(Double(second)))
@@ -211,7 +211,7 @@ import Testing
         var unwanted = machine
         #expect(unwanted.resume(at: now) == .none)
         #expect(unwanted.state == .idle)
-        #expect(machine.wanted(at: now) == .none)
+        #expect(machine.linkNeeded(at: now) == .none)
         #expect(try attempt(machine.resume(at: now)).endpoint == "a:1")
         _ = machine.suspend(at: now)
         #expect(machine.linkReady(1, at: now) == nil)
@@ -220,7 +220,7 @@ import Testing
 
     @Test func aResumedMachineStillObeysAHint() throws {
         var machine = machine(["a:1"])
-        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         _ = machine.linkLost(1, .goAway, retryAfter: .seconds(60), at: now)
         #expect(machine.suspend(at: now) == .rest)
         #expect(try wait(machine.resume(at: now)) >= after(60))
@@ -228,11 +228,11 @@ import Testing
 
     @Test func aLinkOutlivesAnEmptyListButNotTheNextList() throws {
         var machine = machine()
-        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         #expect(machine.replaceEndpoints([], at: now) == .none)
         var lost = machine
         #expect(lost.linkLost(1, .reset, at: now) == .giveUp)
-        #expect(lost.wanted(at: after(60)) == .giveUp)
+        #expect(lost.linkNeeded(at: after(60)) == .giveUp)
         #expect(try attempt(machine.replaceEndpoints(["c:1"], at: now)).endpoint == "c:1")
     }
 
@@ -240,17 +240,17 @@ import Testing
     /// policy's wait but as that of the default one, half a minute after a few rounds.
     @Test func anEmptyListRestsForAsLongAsThePolicySays() throws {
         var machine = machine()
-        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         _ = machine.replaceEndpoints([], at: now)
         #expect(machine.linkLost(1, .reset, at: now) == .giveUp)
         #expect(machine.replaceEndpoints(["c:1"], at: now) == .none)
-        #expect(try wait(machine.wanted(at: now)) == after(1))
+        #expect(try wait(machine.linkNeeded(at: now)) == after(1))
     }
 
     /// An hour's hint of a server that has been replaced since.
     @Test func aHintOfAServerThatIsGoneKeepsNobodyFromTheNewOnes() throws {
         var machine = machine(["a:1"])
-        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         #expect(try wait(machine.leave(1, because: .goAway, retryAfter: .seconds(3600), at: now)) >= after(3600))
         #expect(try wait(machine.replaceEndpoints(["a:1", "b:1"], at: now)) == after(1))
         #expect(machine.replaceEndpoints(["b:1"], at: now) == .none)

@@ -8,7 +8,7 @@ import Testing
 
     @Test func everyEndpointIsTriedBeforeThereIsAWait() throws {
         var machine = machine()
-        let a = try attempt(machine.wanted(at: now))
+        let a = try attempt(machine.linkNeeded(at: now))
         #expect(a.endpoint == "a:1")
         let b = try attempt(machine.attemptFailed(a.id, .refused, at: now))
         #expect(b.endpoint == "b:1")
@@ -21,7 +21,7 @@ import Testing
 
     @Test func anOldOutcomeChangesNothing() throws {
         var machine = machine()
-        let a = try attempt(machine.wanted(at: now))
+        let a = try attempt(machine.linkNeeded(at: now))
         let b = try attempt(machine.attemptFailed(a.id, .refused, at: now))
         let before = machine.state
         #expect(machine.attemptFailed(a.id, .refused, at: now) == .none)
@@ -34,7 +34,7 @@ import Testing
 
     @Test func aStableLinkThatIsLostIsLookedForWhereItWasFirst() throws {
         var machine = machine()
-        let a = try attempt(machine.wanted(at: now))
+        let a = try attempt(machine.linkNeeded(at: now))
         let b = try attempt(machine.attemptFailed(a.id, .refused, at: now))
         _ = machine.linkReady(b.id, at: now)
         let until = try wait(machine.linkLost(b.id, .reset, at: after(1000)))
@@ -45,7 +45,7 @@ import Testing
     /// A server that accepts and closes at once must not keep its clients from one that works.
     @Test func aLinkThatDidNotLastMakesTheOtherEndpointComeFirst() throws {
         var machine = machine()
-        let a = try attempt(machine.wanted(at: now))
+        let a = try attempt(machine.linkNeeded(at: now))
         _ = machine.linkReady(a.id, at: now)
         let until = try wait(machine.linkLost(a.id, .closedByServer, at: after(1)))
         #expect(try attempt(machine.timerFired(at: until)).endpoint == "b:1")
@@ -57,7 +57,7 @@ import Testing
             var longest = Duration.zero
             var machine = machine(["a:1"]) { $0.reconnect = Backoff() }
             var time = now
-            var next = machine.wanted(at: time)
+            var next = machine.linkNeeded(at: time)
             for _ in 0..<20 {
                 let attempt = try attempt(next)
                 _ = machine.linkReady(attempt.id, at: time)
@@ -83,7 +83,7 @@ import Testing
     ) throws -> Duration {
         var longest = Duration.zero
         var machine = machine(["a:1"]) { $0.reconnect = Backoff() }
-        var (time, next) = (now, machine.wanted(at: now))
+        var (time, next) = (now, machine.linkNeeded(at: now))
         for _ in 0..<20 {
             let attempt = try attempt(next)
             _ = machine.linkReady(attempt.id, afterHandshake: afterHandshake, at: time)
@@ -162,7 +162,7 @@ import Testing
 
     @Test func workOnOneLinkSaysNothingAboutTheNext() throws {
         var machine = machine(["a:1"])
-        let first = try attempt(machine.wanted(at: now))
+        let first = try attempt(machine.linkNeeded(at: now))
         _ = machine.linkReady(first.id, at: now)
         machine.linkAnswered()
         let second = try attempt(machine.timerFired(at: try wait(machine.linkLost(first.id, .reset, at: after(1)))))
@@ -175,7 +175,7 @@ import Testing
     @Test func anOrderlyEndWithoutDemandLeadsToIdle() throws {
         for isWarm in [false, true] {
             var machine = machine(["a:1"]) { $0.keepsLinkWarm = isWarm }
-            _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+            _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
             machine.linkAnswered()
             let action = machine.linkLost(1, .closedByServer, isOrderly: true, demand: .none, at: after(5))
             #expect(action == (isWarm ? .wait(until: after(6)) : .rest))
@@ -185,79 +185,80 @@ import Testing
 
     @Test func aLinkThatBreaksIsReplacedWithoutDemand() throws {
         var machine = machine(["a:1"])
-        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         machine.linkAnswered()
         #expect(try wait(machine.linkLost(1, .reset, demand: .none, at: after(5))) == after(6))
     }
 
     @Test func goAwayWithoutDemandLeadsToIdleAndKeepsTheHint() throws {
         var machine = machine(["a:1"])
-        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         machine.linkAnswered()
         let action = machine.leave(1, because: .goAway, demand: .none, retryAfter: .seconds(60), at: after(5))
         #expect(action == .retire(session: 1, then: .rest))
         #expect(machine.state == .idle)
-        #expect(try wait(machine.wanted(at: after(10))) >= after(65))
+        #expect(try wait(machine.linkNeeded(at: after(10))) >= after(65))
     }
 
     @Test func aRequestAfterAnOrderlyEndWaitsForNoMoreThanTheFloorAndItsJitter() throws {
         for demand in [ReconnectMachine.Demand.none, .subscription, .request] {
             var machine = machine(["a:1"]) { $0.reconnect = FixedRetries(count: .max, delay: .seconds(30)) }
-            _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+            _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
             machine.linkAnswered()
             let action = machine.linkLost(1, .closedByServer, isOrderly: true, demand: demand, at: after(5))
             var prompt = machine
-            let start = try wait(demand == .request ? action : prompt.wanted(at: after(5)))
+            let start = try wait(demand == .request ? action : prompt.linkNeeded(at: after(5)))
             #expect(start >= after(5.01) && start <= after(5.05), "\(demand)")
             #expect(try attempt(prompt.timerFired(at: start)).number == 1)
             // Later than that, it connects at once.
-            if demand != .request { #expect(try attempt(machine.wanted(at: after(6))).number == 1) }
+            if demand != .request { #expect(try attempt(machine.linkNeeded(at: after(6))).number == 1) }
         }
     }
 
     /// The server is down after all: from here on its clients are paced as always.
     @Test func aFailedAttemptEndsThePromptness() throws {
         var machine = machine(["a:1"]) { $0.reconnect = FixedRetries(count: .max, delay: .seconds(30)) }
-        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         machine.linkAnswered()
         let start = try wait(machine.linkLost(1, .closedByServer, isOrderly: true, at: after(5)))
         let second = try attempt(machine.timerFired(at: start))
         let until = try wait(machine.attemptFailed(second.id, .refused, at: start))
         #expect(until == start.advanced(by: .seconds(30)))
-        #expect(machine.wanted(at: start.advanced(by: .seconds(1))) == ReconnectMachine.Action.none)
+        #expect(machine.linkNeeded(at: start.advanced(by: .seconds(1))) == ReconnectMachine.Action.none)
     }
 
     @Test func aPolicyThatGivesUpLetsARequestConnectPromptlyAfterAnOrderlyEnd() throws {
         var machine = machine(["a:1"]) { $0.reconnect = .never }
-        _ = machine.linkReady(try attempt(machine.wanted(at: now)).id, at: now)
+        _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         machine.linkAnswered()
         #expect(machine.linkLost(1, .closedByServer, isOrderly: true, at: after(5)) == .giveUp)
-        #expect(try attempt(machine.wanted(at: after(5.05))).number == 1)
+        #expect(try attempt(machine.linkNeeded(at: after(5.05))).number == 1)
     }
 
     // MARK: Giving up
 
     @Test func withoutEndpointsItGivesUp() {
         var machine = machine([])
-        #expect(machine.wanted(at: now) == .giveUp)
+        #expect(machine.linkNeeded(at: now) == .giveUp)
         #expect(machine.reconnectNow(at: now) == .giveUp)
         #expect(machine.state == .idle)
     }
 
     @Test func theLimitOnAttemptsGivesUpAndANewWishStartsOverAfterTheRestOfTheWait() throws {
         var machine = machine(["a:1"]) { $0.maximumAttempts = 2 }
-        let first = try attempt(machine.wanted(at: now))
+        let first = try attempt(machine.linkNeeded(at: now))
         let until = try wait(machine.attemptFailed(first.id, .refused, at: now))
         let second = try attempt(machine.timerFired(at: until))
         #expect(machine.attemptFailed(second.id, .refused, at: until) == .giveUp)
         #expect(machine.state == .idle)
         var early = machine
         #expect(
-            early.wanted(at: until.advanced(by: .milliseconds(400))) == .wait(until: until.advanced(by: .seconds(1)))
+            early.linkNeeded(at: until.advanced(by: .milliseconds(400)))
+                == .wait(until: until.advanced(by: .seconds(1)))
         )
         let third = try attempt(early.timerFired(at: until.advanced(by: .seconds(1))))
         #expect(third.number == 1)
-        #expect(try attempt(machine.wanted(at: until.advanced(by: .seconds(1)))).number == 1)
+        #expect(try attempt(machine.linkNeeded(at: until.advanced(by: .seconds(1)))).number == 1)
     }
 
     /// Callers who ask again as soon as they are told that there is no server: as many attempts as without a limit.
@@ -270,7 +271,7 @@ import Testing
             var (time, count, action) = (now, 0, ReconnectMachine.Action.giveUp)
             while time < after(600) {
                 switch action {
-                case .giveUp, .none: action = machine.wanted(at: time)
+                case .giveUp, .none: action = machine.linkNeeded(at: time)
                 case .wait(let until):
                     time = until
                     action = machine.timerFired(at: time)
@@ -288,7 +289,7 @@ import Testing
     /// A server that accepts and closes was never given up.
     @Test func linksWithoutWorkCountAgainstTheLimit() throws {
         var machine = machine(["a:1"]) { $0.maximumAttempts = 2 }
-        let first = try attempt(machine.wanted(at: now))
+        let first = try attempt(machine.linkNeeded(at: now))
         _ = machine.linkReady(first.id, at: now)
         let until = try wait(machine.linkLost(first.id, .closedByServer, isOrderly: true, at: now))
         let second = try attempt(machine.timerFired(at: until))
@@ -298,11 +299,11 @@ import Testing
 
     @Test func aPermanentCauseGivesUpUnlessToldToRetry() throws {
         var machine = machine(["a:1"])
-        let first = try attempt(machine.wanted(at: now))
-        #expect(machine.attemptFailed(first.id, .greetingRefused, isPermanent: true, at: now) == .giveUp)
+        let first = try attempt(machine.linkNeeded(at: now))
+        #expect(machine.attemptFailed(first.id, .handshakeRefused, isPermanent: true, at: now) == .giveUp)
         var stubborn = self.machine(["a:1"]) { $0.retriesPermanentCauses = true }
-        let other = try attempt(stubborn.wanted(at: now))
-        #expect(try wait(stubborn.attemptFailed(other.id, .greetingRefused, isPermanent: true, at: now)) == after(1))
+        let other = try attempt(stubborn.linkNeeded(at: now))
+        #expect(try wait(stubborn.attemptFailed(other.id, .handshakeRefused, isPermanent: true, at: now)) == after(1))
     }
 
     /// Wrong credentials and a thousand callers who try again: still at the policy's pace.
@@ -310,7 +311,7 @@ import Testing
         var machine = machine(["a:1"]) { $0.reconnect = Backoff(base: .seconds(30)) }
         var (time, count) = (now, 0)
         while time < after(600) {
-            switch machine.wanted(at: time) {
+            switch machine.linkNeeded(at: time) {
             case .connect(let attempt):
                 count += 1
                 #expect(machine.attemptFailed(attempt.id, .tls, isPermanent: true, at: time) == .giveUp)
@@ -327,7 +328,7 @@ import Testing
 
     @Test func anEndpointRefusedForGoodIsLeftOutWhileAnotherMayWork() throws {
         var machine = machine()
-        let a = try attempt(machine.wanted(at: now))
+        let a = try attempt(machine.linkNeeded(at: now))
         let b = try attempt(machine.attemptFailed(a.id, .tls, isPermanent: true, at: now))
         var time = try wait(machine.attemptFailed(b.id, .refused, at: now))
         for _ in 0..<5 {
@@ -341,10 +342,10 @@ import Testing
 
     @Test func aPolicyMayGiveUpAndDemandIsPacedByTheDefault() throws {
         var machine = machine(["a:1"]) { $0.reconnect = .never }
-        let first = try attempt(machine.wanted(at: now))
+        let first = try attempt(machine.linkNeeded(at: now))
         #expect(machine.attemptFailed(first.id, .refused, at: now) == .giveUp)
         #expect(machine.restUntil > now && machine.restUntil <= now.advanced(by: .milliseconds(200)))
-        _ = machine.linkReady(try attempt(machine.wanted(at: after(1))).id, at: after(1))
+        _ = machine.linkReady(try attempt(machine.linkNeeded(at: after(1))).id, at: after(1))
         #expect(machine.linkLost(2, .reset, at: after(2)) == .giveUp)
     }
 
@@ -372,7 +373,7 @@ import Testing
             let hint: Duration? = Bool.random(using: &random) ? .seconds(3) : nil
             var action: ReconnectMachine.Action? = ReconnectMachine.Action.none
             switch Int.random(in: 0..<12, using: &random) {
-            case 0: action = machine.wanted(at: time)
+            case 0: action = machine.linkNeeded(at: time)
             case 1:
                 _ = machine.linkReady(id, afterHandshake: hint != nil, at: time)
                 if Bool.random(using: &random) { machine.linkAnswered() }

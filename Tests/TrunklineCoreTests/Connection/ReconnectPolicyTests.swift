@@ -59,7 +59,7 @@ import Testing
         policy.reconnect = Patient()
         var machine = ReconnectMachine(endpoints: ["a:1"], policy: policy, seed: 7)
         let start = Instant(nanoseconds: 0)
-        _ = machine.wanted(at: start)
+        _ = machine.linkNeeded(at: start)
         _ = machine.linkReady(1, at: start)
         _ = machine.linkLost(1, .closedByServer, at: start)
         guard case .waiting(let until, 2, .closedByServer) = machine.state else { return #expect(Bool(false)) }

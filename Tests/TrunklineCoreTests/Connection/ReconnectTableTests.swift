@@ -14,7 +14,7 @@ import Testing
         var machine = ReconnectMachine(endpoints: ["a:1", "b:1"], policy: policy, seed: 1)
         if state == "idle" { return machine }
         if state == "closed" { machine.close() }
-        _ = machine.wanted(at: now)
+        _ = machine.linkNeeded(at: now)
         if state == "waiting" {
             _ = machine.attemptFailed(1, .refused, at: now)
             _ = machine.attemptFailed(2, .refused, at: now)
@@ -44,8 +44,8 @@ import Testing
 
     static let rows = [
         Row(
-            "wanted",
-            { $0.wanted(at: now) },
+            "linkNeeded",
+            { $0.linkNeeded(at: now) },
             "connect 1 a → connecting",
             "–",
             "–",

@@ -137,7 +137,7 @@ import Trunkline
         #expect(String(line[1...1]) == "g")
     }
 
-    /// Sixteen bytes of a body were in the description of its frame, sixty-four in that of a rejection.
+    /// Sixteen bytes of a body were in the description of its frame, sixty-four in that of an error response.
     @Test func descriptionsShowNoneOfTheBytes() {
         let secret: Bytes = "password=hunter2"
         for text in [

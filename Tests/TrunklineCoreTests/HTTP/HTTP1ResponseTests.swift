@@ -116,13 +116,13 @@ import Testing
         #expect(refused.map(\.body) == ["no"] && !refused[0].frame.endsLink)
     }
 
-    @Test func onlyTheStatusesNamedAreRejections() throws {
+    @Test func onlyTheStatusesNamedAreErrorResponses() throws {
         let codec = HTTP1Codec(rejecting: 500...599)
-        for (status, isRejection) in [(200, false), (404, false), (500, true), (599, true), (600, false)] {
+        for (status, isErrorResponse) in [(200, false), (404, false), (500, true), (599, true), (600, false)] {
             let replies = try replies("HTTP/1.1 \(status) x\r\nContent-Length: 0\r\n\r\n", by: codec)
-            #expect(replies.map(\.frame.isRejection) == [isRejection])
+            #expect(replies.map(\.frame.isErrorResponse) == [isErrorResponse])
         }
-        #expect(try replies("HTTP/1.1 500 x\r\nContent-Length: 0\r\n\r\n").map(\.frame.isRejection) == [false])
+        #expect(try replies("HTTP/1.1 500 x\r\nContent-Length: 0\r\n\r\n").map(\.frame.isErrorResponse) == [false])
     }
 
     @Test func headersAreFoundInLettersOfEitherSizeAndKeepTheirOrder() throws {

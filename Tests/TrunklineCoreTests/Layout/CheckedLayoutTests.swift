@@ -80,18 +80,18 @@ struct CheckedLayoutTests {
     @Test func aResponseWithoutItsBodyCostsNoMoreThanThat() throws {
         let empty = hex("00000003 00000032 000000c8 00000000 00000001 00000003")
         let layout = Self.layout.requiringBody(inResponsesTo: 3...)
-        #expect(try layout.damage(of: empty + Self.response) == [.missingBody, nil])
+        #expect(try layout.malformedReasons(of: empty + Self.response) == [.missingBody, nil])
         // Roles that are set later do not make it forget that.
-        #expect(try layout.roles(success: 200).damage(of: empty) == [.missingBody])
+        #expect(try layout.roles(success: 200).malformedReasons(of: empty) == [.missingBody])
     }
 
-    @Test func aCodeOtherThan200IsARejectionWithCodeAndBodyAndCostsNothing() throws {
+    @Test func aCodeOtherThan200IsAnErrorResponseWithCodeAndBodyAndCostsNothing() throws {
         let refused = hex("00000003 00000032 00000194 00000003 616263 024d0127 00000003")
         let frame = try #require(Self.layout.decoded(refused).frames.first)
-        #expect(frame.isRejection && frame.status == 404 && frame.body == "abc" && frame.kind == .response)
+        #expect(frame.isErrorResponse && frame.status == 404 && frame.body == "abc" && frame.kind == .response)
         // A server error explains itself by its code: it needs no body even where a body is required.
         let bare = hex("00000003 00000032 00000194 00000000 00000001 00000003")
-        #expect(try Self.layout.requiringBody(inResponsesTo: 3...).damage(of: bare) == [nil])
+        #expect(try Self.layout.requiringBody(inResponsesTo: 3...).malformedReasons(of: bare) == [nil])
     }
 
     @Test func bodiesAreRequiredOfTheServerTooButOnlyForTheTypesThatAreNamed() {

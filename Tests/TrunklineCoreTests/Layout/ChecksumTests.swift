@@ -93,10 +93,10 @@ struct ChecksumTests {
             let covered = Bytes(bytes.prefix(padding + 2 + 13))
             #expect(checksum.bytes(of: covered) == Array(bytes.dropFirst(padding + 2 + 13)))
             #expect(try layout.decoded(bytes).frames.map(\.body) == ["hello, header"])
-            var damaged = bytes
+            var corrupted = bytes
             // Not all bits at once: Fletcher's sums take 0xff for 0.
-            damaged[0] ^= 1
-            #expect(layout.refusal(of: damaged) == .checksumMismatch)
+            corrupted[0] ^= 1
+            #expect(layout.refusal(of: corrupted) == .checksumMismatch)
         }
     }
 }

@@ -78,7 +78,7 @@ struct LayoutPrintingTests {
             "[\"flag_s\"] = ProtoField.uint8(\"odd.flag_s\", \"flag|s\", base.DEC_HEX),",
             "tree:add(f[\"digest\"], frame(23 + n, 3))",
             "if (seen.type >= 2 and seen.type <= 9) then return \"push\" end",
-            "if kind == \"response\" and not (seen.status == 200) then return \"rejection\" end",
+            "if kind == \"response\" and not (seen.status == 200) then return \"error response\" end",
         ] {
             #expect(text.contains(line), "\(line)")
         }
@@ -169,7 +169,10 @@ struct LayoutPrintingTests {
         for (text, line) in [
             (moving, "local kinds = { [0] = \"request\", [1] = \"response\", [2] = \"push\" }"),
             (moving, "if kind == \"response\" and frame(8 + v + n, 1):uint() >= 1 then return \"part\" end"),
-            (moving, "if kind == \"response\" and frame(2 + v, 1):bitfield(6, 1) == 1 then return \"rejection\" end"),
+            (
+                moving,
+                "if kind == \"response\" and frame(2 + v, 1):bitfield(6, 1) == 1 then return \"error response\" end"
+            ),
             (moving, "return length + 1 + v"),
             (marked, "local answers = frame(4, 1):bitfield(0, 1) == 1"),
             (marked, "if frame(4, 1):bitfield(0, 1) == 1 then seen.type = seen.type - 2147483648 end"),

@@ -64,14 +64,14 @@ struct LayoutRobustnessTests {
     }
 
     @Test(arguments: all.indices)
-    func damagedByteNeverTraps(index: Int) throws {
+    func corruptedByteNeverTraps(index: Int) throws {
         let layout = Self.all[index]
         let bytes = try Self.conversation(of: layout).bytes
         for position in bytes.indices {
             for value in [0, 1, 0x7f, 0x80, 0xfe, 0xff] as [UInt8] {
-                var damaged = bytes
-                damaged[position] = value
-                _ = layout.refusal(of: damaged)
+                var corrupted = bytes
+                corrupted[position] = value
+                _ = layout.refusal(of: corrupted)
             }
         }
     }

@@ -184,14 +184,14 @@ struct DeclaredLayoutTests {
         #expect(try Layouts.checked.decoded(empty).frames == [Frame(.ping)])
     }
 
-    @Test func statusOtherThanSuccessIsARejection() throws {
+    @Test func statusOtherThanSuccessIsAnErrorResponse() throws {
         let refused = hex("00000003 00000032 00000194 00000000 00000001 00000003")
         let response = try #require(Layouts.checked.decoded(refused).frames.first)
-        #expect(response.status == 404 && response.isRejection && response.kind == .response)
+        #expect(response.status == 404 && response.isErrorResponse && response.kind == .response)
         let request = try #require(Layouts.checked.serverSide().decoded(refused).frames.first)
-        #expect(!request.isRejection && request.status == 404)
+        #expect(!request.isErrorResponse && request.status == 404)
         let ranged = Layouts.checked.roles(success: 200...404)
-        #expect(try ranged.decoded(refused).frames.map(\.isRejection) == [false])
+        #expect(try ranged.decoded(refused).frames.map(\.isErrorResponse) == [false])
     }
 
     @Test func checksumAndTrailerMismatchesAreToldApart() {
@@ -267,7 +267,7 @@ struct DeclaredLayoutTests {
     }
 
     @Test func whatTheLayoutCannotSayIsRefused() {
-        #expect(FrameLayout.standard.refusal(of: Frame(.response, type: 0x410, isRejection: true)) == .malformed)
+        #expect(FrameLayout.standard.refusal(of: Frame(.response, type: 0x410, isErrorResponse: true)) == .malformed)
         var frame = Frame(.request, type: 0x410)
         frame["cas"] = 1
         #expect(FrameLayout.standard.refusal(of: frame) == .malformed)
@@ -304,10 +304,10 @@ struct MemcachedLayoutTests {
     @Test func responseHasItsExtrasAndCas() throws {
         let frames = try Layouts.memcached.decoded(Self.found + Self.notFound).frames
         let (found, missing) = (frames[0], frames[1])
-        #expect(found.kind == .response && !found.isRejection && found.serial == 0x32)
+        #expect(found.kind == .response && !found.isErrorResponse && found.serial == 0x32)
         #expect(found["extrasLength"] == 4 && found["cas"] == 1 && found["keyLength"] == 0)
         #expect(found.body == Bytes(hex("deadbeef 576f726c64")))
-        #expect(missing.isRejection && missing.status == 1 && missing.body == "Not found")
+        #expect(missing.isErrorResponse && missing.status == 1 && missing.body == "Not found")
         #expect(try Layouts.memcached.serverSide().encoded(found) == Self.found)
         #expect(try Layouts.memcached.serverSide().encoded(missing) == Self.notFound)
     }

@@ -130,6 +130,6 @@ struct BodySizeTests {
         #expect(layout.refusal(of: Frame(.request, body: "123")) == .illegalLength)
         #expect(layout.refusal(of: hex("00 00")) == .missingBody)
         #expect(layout.serverSide().refusal(of: hex("05")) == .illegalLength)
-        #expect(try layout.decoded(hex("07 01 61")).frames.map(\.isRejection) == [true])
+        #expect(try layout.decoded(hex("07 01 61")).frames.map(\.isErrorResponse) == [true])
     }
 }

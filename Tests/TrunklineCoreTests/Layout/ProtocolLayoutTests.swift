@@ -13,7 +13,7 @@ struct MemcachedByKindTests {
         #expect(seen.kind == .request && seen["keyLength"] == 5 && seen["vbucket"] == 0)
         let answers = MemcachedLayoutTests.found + MemcachedLayoutTests.notFound
         let frames = try Protocols.memcached.decoded(answers).frames
-        #expect(frames.map(\.kind) == [.response, .response] && frames.map(\.isRejection) == [false, true])
+        #expect(frames.map(\.kind) == [.response, .response] && frames.map(\.isErrorResponse) == [false, true])
         #expect(frames[0]["vbucket"] == nil && frames[1].status == 1)
         #expect(try frames.flatMap { try server.encoded($0) } == answers)
     }
@@ -46,25 +46,27 @@ struct ModbusLayoutTests {
         let seen = try #require(Protocols.modbus.serverSide().decoded(Self.request).frames.first)
         #expect(seen.kind == .request && seen.type == 3 && seen["unit"] == 0xFF && seen.body == frame.body)
         let response = try #require(Protocols.modbus.decoded(Self.response).frames.first)
-        #expect(response.kind == .response && !response.isRejection && response.serial == 0x1501)
+        #expect(response.kind == .response && !response.isErrorResponse && response.serial == 0x1501)
         #expect(response.body == Bytes(hex("06 022b 0000 0064")))
         #expect(try Protocols.modbus.serverSide().encoded(response) == Self.response)
         #expect(Protocols.modbus.matching == .serial(0...0xffff))
     }
 
-    @Test func anExceptionIsARejectionWithTheTypeOfItsRequest() throws {
+    @Test func anExceptionIsAnErrorResponseWithTheTypeOfItsRequest() throws {
         let exception = try #require(Protocols.modbus.decoded(Self.exception).frames.first)
-        #expect(exception.type == 1 && exception.isRejection && exception.body == [2])
+        #expect(exception.type == 1 && exception.isErrorResponse && exception.body == [2])
         #expect(exception.status == 2 && exception.description.contains("status 2"))
         let server = Protocols.modbus.serverSide()
         #expect(try server.encoded(exception) == Self.exception)
         // The code is the body unless that is given, and then both say the same.
-        let made = Frame(.response, type: 1, serial: 0x1502, status: 2, isRejection: true)
+        let made = Frame(.response, type: 1, serial: 0x1502, status: 2, isErrorResponse: true)
         #expect(try server.encoded(made) == Self.exception)
-        #expect(server.refusal(of: Frame(.response, type: 1, status: 3, isRejection: true, body: [2])) == .malformed)
-        #expect(server.refusal(of: Frame(.response, type: 1, status: 256, isRejection: true)) == .malformed)
+        #expect(
+            server.refusal(of: Frame(.response, type: 1, status: 3, isErrorResponse: true, body: [2])) == .malformed
+        )
+        #expect(server.refusal(of: Frame(.response, type: 1, status: 256, isErrorResponse: true)) == .malformed)
         let bare = try #require(Protocols.modbus.decoded(hex("1502 0000 0002 ff 81")).frames.first)
-        #expect(bare.isRejection && bare.status == 0)
+        #expect(bare.isErrorResponse && bare.status == 0)
     }
 
     @Test func aFailureCodeNeedsAFailureAndNoStatus() {
@@ -109,11 +111,11 @@ struct DNSLayoutTests {
     }
 
     /// A name that does not exist was a success, whose flags the caller had to read.
-    @Test func theResultCodeIsTheStatusOfARejection() throws {
+    @Test func theResultCodeIsTheStatusOfAnErrorResponse() throws {
         let unknown = hex("000c 1234 8183 0000 0000 0000 0000")
         let answer = try #require(Protocols.dns.decoded(unknown).frames.first)
-        #expect(answer.isRejection && answer.status == 3 && answer.kind == .response)
-        let reply = Frame(.response, serial: 0x1234, status: 3, isRejection: true, body: answer.body)
+        #expect(answer.isErrorResponse && answer.status == 3 && answer.kind == .response)
+        let reply = Frame(.response, serial: 0x1234, status: 3, isErrorResponse: true, body: answer.body)
         #expect(try Protocols.dns.serverSide().encoded(reply) == hex("000c 1234 8103 0000 0000 0000 0000"))
     }
 

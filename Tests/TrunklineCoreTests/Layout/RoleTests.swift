@@ -94,13 +94,13 @@ struct RoleTests {
         let layout = Self.flagged.roles(failure: .bits(4..<7, of: "flags"))
         let bytes = hex("03 09 30 0000 00 03 09 8f 0000 00")
         let frames = try layout.decoded(bytes).frames
-        #expect(frames.map(\.isRejection) == [true, false])
+        #expect(frames.map(\.isErrorResponse) == [true, false])
         #expect(frames.map(\.status) == [3, 0])
         let server = layout.serverSide()
         #expect(try frames.flatMap { try server.encoded($0) } == bytes)
         // A status that fits goes there, any other is the lowest; what is no failure has zeros there.
-        func sent(_ status: UInt32, _ isRejection: Bool, flags: UInt64 = 0) throws -> [UInt8] {
-            var frame = Frame(.response, type: 3, serial: 9, status: status, isRejection: isRejection)
+        func sent(_ status: UInt32, _ isErrorResponse: Bool, flags: UInt64 = 0) throws -> [UInt8] {
+            var frame = Frame(.response, type: 3, serial: 9, status: status, isErrorResponse: isErrorResponse)
             frame["flags"] = flags
             return try server.encoded(frame)
         }
@@ -118,7 +118,7 @@ struct RoleTests {
         // The type's top bits are a mark, and no part of the type.
         let frames = try layout.decoded(hex("03 09 02 0000 00 43 09 01 0000 00 83 09 00 0000 00")).frames
         #expect(frames.map(\.kind) == [.push, .response, .response])
-        #expect(frames.map(\.type) == [3, 3, 3] && frames.map(\.isRejection) == [false, false, true])
+        #expect(frames.map(\.type) == [3, 3, 3] && frames.map(\.isErrorResponse) == [false, false, true])
         #expect(try layout.serverSide().encoded(Frame(.push, type: 3)) == hex("03 00 02 0000 00"))
         #expect(layout.refusal(of: Frame(.request, type: 0x43)) == .unknownType)
         var marked = Frame(.response, type: 3)
@@ -128,18 +128,18 @@ struct RoleTests {
         #expect(try zero.serverSide().encoded(Frame(.response, type: 3)) == hex("03 00 02 0000 00"))
     }
 
-    /// What is a rejection by its status came back with the lowest type of the role failure: found by fuzzing.
-    @Test func aRejectionThatItsStatusTellsKeepsItsType() throws {
+    /// What is an error response by its status came back with the lowest type of the role failure: found by fuzzing.
+    @Test func anErrorResponseThatItsStatusTellsKeepsItsType() throws {
         let layout = try FrameLayout(validating: [
             .type(UInt8.self), .status(UInt8.self), .length(UInt8.self, counting: .body), .body,
         ])
         .validatingRoles(failure: (0x2c...0x33).markOfRole)
         for bytes in [hex("00 02 00"), hex("2c 02 00"), hex("2d 00 00")] {
             let frame = try #require(layout.decoded(bytes).frames.first)
-            #expect(frame.isRejection)
+            #expect(frame.isErrorResponse)
             #expect(try layout.serverSide().encoded(frame) == bytes)
         }
-        #expect(try layout.serverSide().encoded(Frame(.response, isRejection: true)) == hex("2c 00 00"))
+        #expect(try layout.serverSide().encoded(Frame(.response, isErrorResponse: true)) == hex("2c 00 00"))
     }
 
     @Test func aResponseIsComparedWithWhatItRepeatsOfItsRequest() throws {
@@ -198,7 +198,7 @@ struct RoleTests {
         }
         let bytes = hex("01 00 00 0000 00 03 09 00 0000 00 03 00 01 0000 00")
         #expect(try layout.decoded(bytes).frames.map(\.kind) == [.ping, .response, .push])
-        #expect(try layout.damage(of: hex("03 00 02 0000 00")) == [.unknownType])
+        #expect(try layout.malformedReasons(of: hex("03 00 02 0000 00")) == [.unknownType])
         #expect(try layout.serverSide().decoded(bytes).frames.map(\.kind) == [.ping, .request, .request])
     }
 
@@ -215,11 +215,11 @@ struct RoleTests {
         }
     }
 
-    @Test func aTypeThatTheProtocolDoesNotHaveIsNotSentAndReceivedIsDamaged() throws {
+    @Test func aTypeThatTheProtocolDoesNotHaveIsNotSentAndReceivedIsMalformed() throws {
         let layout = Self.flagged.roles(ping: 1, push: 2, requests: 3...5)
         let known = hex("05 09 00 0000 00 01 00 00 0000 00 02 00 00 0000 00")
         #expect(
-            try layout.damage(of: known + hex("06 09 00 0000 01 61") + known) == [
+            try layout.malformedReasons(of: known + hex("06 09 00 0000 01 61") + known) == [
                 nil, nil, nil, .unknownType, nil, nil, nil,
             ]
         )
@@ -251,7 +251,7 @@ struct RoleTests {
         let layout = Self.flagged.roles(part: 7, requests: 3...5)
         let part = Frame(.part, type: 7, serial: 9)
         #expect(try layout.decoded(layout.serverSide().encoded(part)).frames.map(\.kind) == [.part])
-        #expect(try layout.damage(of: hex("07 09 00 0000 00 08 09 00 0000 00")) == [nil, .unknownType])
+        #expect(try layout.malformedReasons(of: hex("07 09 00 0000 00 08 09 00 0000 00")) == [nil, .unknownType])
     }
 
     /// The mark was taken for a part of the type: no server could send a part, or with the opposite mark a response.
@@ -281,7 +281,7 @@ struct RoleTests {
         let unbind = try #require(smpp.closingFrame())
         #expect(try smpp.encoded(unbind) == hex("00000010 00000006 00000000 00000001"))
         #expect(try smpp.decoded(hex("00000010 00000006 00000000 00000001")).frames.map(\.kind) == [.goAway])
-        #expect(try smpp.damage(of: hex("00000010 80000006 00000000 00000001")) == [nil])
+        #expect(try smpp.malformedReasons(of: hex("00000010 80000006 00000000 00000001")) == [nil])
         #expect(try smpp.serverSide().decoded(smpp.encoded(unbind)).frames == [unbind])
         #expect(smpp.serverSide().closingFrame() == nil && FrameLayout.standard.closingFrame() == nil)
         // The same number says it both ways without a mark, too, and nobody else may send it.
@@ -293,9 +293,9 @@ struct RoleTests {
     @Test func aFailureBitNeedsNoStatus() throws {
         let layout = Self.flagged.roles(failure: .bit(3, of: "flags"))
         let bytes = hex("03 09 08 0000 00")
-        #expect(try layout.decoded(bytes).frames.map(\.isRejection) == [true])
-        #expect(try layout.serverSide().encoded(Frame(.response, type: 3, serial: 9, isRejection: true)) == bytes)
-        #expect(try layout.serverSide().decoded(bytes).frames.map(\.isRejection) == [false])
+        #expect(try layout.decoded(bytes).frames.map(\.isErrorResponse) == [true])
+        #expect(try layout.serverSide().encoded(Frame(.response, type: 3, serial: 9, isErrorResponse: true)) == bytes)
+        #expect(try layout.serverSide().decoded(bytes).frames.map(\.isErrorResponse) == [false])
     }
 }
 

@@ -20,9 +20,9 @@ struct SMPPLayoutTests {
         #expect(try Protocols.smpp.serverSide().encoded(bound) == Self.bound)
     }
 
-    @Test func aGenericNackIsARejection() throws {
+    @Test func aGenericNackIsAnErrorResponse() throws {
         let frame = try #require(Protocols.smpp.decoded(hex("00000010 80000000 00000003 00000007")).frames.first)
-        #expect(frame.kind == .response && frame.isRejection && frame.status == 3 && frame.serial == 7)
+        #expect(frame.kind == .response && frame.isErrorResponse && frame.status == 3 && frame.serial == 7)
     }
 
     @Test func pingsAndPongsDifferByTheBit() throws {
@@ -80,7 +80,7 @@ struct DiameterLayoutTests {
         let seen = try #require(Protocols.diameter.serverSide().decoded(Self.request).frames.first)
         #expect(seen.kind == .request && seen.type == 257 && seen["flags"] == 0x80 && seen["endToEnd"] == 7)
         let answer = try #require(Protocols.diameter.decoded(Self.answer).frames.first)
-        #expect(answer.kind == .response && !answer.isRejection && answer.type == 257 && answer.serial == 0x32)
+        #expect(answer.kind == .response && !answer.isErrorResponse && answer.type == 257 && answer.serial == 0x32)
         #expect(answer["flags"] == 0 && answer.body.count == 12)
         #expect(try Protocols.diameter.serverSide().encoded(answer) == Self.answer)
         // An answer that is made of its request keeps the request's flags but for the bit.
@@ -89,11 +89,11 @@ struct DiameterLayoutTests {
         #expect(try Protocols.diameter.serverSide().encoded(reply)[4] == 0x40)
     }
 
-    @Test func theErrorBitIsARejection() throws {
+    @Test func theErrorBitIsAnErrorResponse() throws {
         var bytes = Self.answer
         bytes[4] = 0x20
         let answer = try #require(Protocols.diameter.decoded(bytes).frames.first)
-        #expect(answer.isRejection)
+        #expect(answer.isErrorResponse)
         #expect(try Protocols.diameter.serverSide().encoded(answer) == bytes)
         bytes[4] = 0xA0
         #expect(try Protocols.diameter.decoded(bytes).frames.map(\.kind) == [.push])

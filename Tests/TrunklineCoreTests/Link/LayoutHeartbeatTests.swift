@@ -29,7 +29,7 @@ import Trunkline
         // A server that refuses it is alive, one of another serial answers a request.
         let refusals = hex("000c 0001 8185 0000 0000 0000 0000 000c 0010 8185 0000 0000 0000 0000")
         let frames = try dns.decoded(refusals).frames
-        #expect(frames.map(\.kind) == [.pong, .response] && frames.map(\.isRejection) == [false, true])
+        #expect(frames.map(\.kind) == [.pong, .response] && frames.map(\.isErrorResponse) == [false, true])
         // The same question as a request, and another one with no serial.
         let others = hex("0011 0010 0100 0001 0000 0000 0000 00 0002 0001 000c 0000 0100 0000 0000 0000 0000")
         #expect(try dns.serverSide().decoded(others).frames.map(\.kind) == [.request, .request])

@@ -3,19 +3,19 @@ import Testing
 @testable import Trunkline
 
 @Suite struct DeadlineQueueTests {
-    @Test func ticketsComeOutInOrderOfTheirDeadlines() {
+    @Test func requestIDsComeOutInOrderOfTheirDeadlines() {
         var generator = SeededGenerator(seed: 3)
         var queue = DeadlineQueue()
         var deadlines: [UInt64: Int64] = [:]
-        for ticket in 0..<1000 as Range<UInt64> {
+        for requestID in 0..<1000 as Range<UInt64> {
             let deadline = Int64.random(in: 0...500, using: &generator)
-            deadlines[ticket] = deadline
-            queue.insert(ticket, deadline: Instant(nanoseconds: deadline))
+            deadlines[requestID] = deadline
+            queue.insert(requestID, deadline: Instant(nanoseconds: deadline))
         }
         var last: Int64 = 0
         for now in stride(from: 0, through: 500, by: 50) as StrideThrough<Int64> {
-            while let ticket = queue.popDue(at: Instant(nanoseconds: now)) {
-                let deadline = deadlines.removeValue(forKey: ticket) ?? -1
+            while let requestID = queue.popDue(at: Instant(nanoseconds: now)) {
+                let deadline = deadlines.removeValue(forKey: requestID) ?? -1
                 #expect(deadline >= last && deadline <= now)
                 last = deadline
             }
@@ -26,8 +26,8 @@ import Testing
 
     @Test func compactingKeepsTheLivingInOrder() {
         var queue = DeadlineQueue()
-        for ticket in 0..<1000 as Range<UInt64> {
-            queue.insert(ticket, deadline: Instant(nanoseconds: Int64(1000 - ticket)))
+        for requestID in 0..<1000 as Range<UInt64> {
+            queue.insert(requestID, deadline: Instant(nanoseconds: Int64(1000 - requestID)))
         }
         #expect(queue.isCrowded(alive: 10))
         queue.compact { $0 % 100 == 0 }

@@ -15,7 +15,7 @@ struct MQTTCodec: FrameCodec {
     /// How long a packet may be, either way, in bytes without its first two to five. MQTT itself allows 256 MiB.
     var maximumLength = 1 << 20
     /// The serial of the CONNECT that went out, for the CONNACK, which has no packet id.
-    private var greeted: SerialNumber = 0
+    private var connectSerial: SerialNumber = 0
     private var isServer = false
 
     /// Packet ids are 16 bits wide and never zero [MQTT-2.3.1-1].
@@ -48,13 +48,13 @@ struct MQTTCodec: FrameCodec {
 
         guard packet.mayHold(frame.body) else { throw FrameError(.malformed, "\(packet) with \(frame.body)") }
         if packet == .connack {
-            guard greeted != 0 else { throw FrameError(.malformed, "CONNACK without CONNECT") }
-            (frame.serial, greeted) = (greeted, 0)
+            guard connectSerial != 0 else { throw FrameError(.malformed, "CONNACK without CONNECT") }
+            (frame.serial, connectSerial) = (connectSerial, 0)
             frame.status = UInt32(rest[1])
         } else if packet == .suback {
             frame.status = UInt32(rest.max() ?? 0)
         }
-        frame.isRejection = packet == .connack ? frame.status != 0 : frame.status == 0x80
+        frame.isErrorResponse = packet == .connack ? frame.status != 0 : frame.status == 0x80
         return frame
     }
 
@@ -83,7 +83,9 @@ struct MQTTCodec: FrameCodec {
     }
 
     var notesSent: Bool { true }
-    mutating func noteSent(_ frame: Frame) { if frame.type == MQTT.Packet.connect.rawValue { greeted = frame.serial } }
+    mutating func noteSent(_ frame: Frame) {
+        if frame.type == MQTT.Packet.connect.rawValue { connectSerial = frame.serial }
+    }
 
     func ping(number: UInt64) -> Frame? { isServer ? nil : Frame(.ping, type: MQTT.Packet.ping.rawValue) }
     func pong(answering ping: Frame) -> Frame? { isServer ? Frame(.pong, type: MQTT.Packet.pong.rawValue) : nil }
@@ -235,14 +237,14 @@ extension Client {
 extension ClientOptions {
     /// Logs in on every new link, and lets the broker hear from us in time.
     mutating func speakMQTT(as session: MQTT.Session) {
-        greeting.perform = { link in
+        handshake.perform = { link in
             do {
                 let answer = try await link.send(.connect(session))
                 if answer.body.first == 1 { await link.keepSubscriptions() }  // the broker has a session of ours
             } catch let error as ClientError where error.code == .rejected {
                 let code = error.response?.status ?? 0  // 3 passes by itself
                 let reasons: [UInt32: String] = [1: "version", 2: "client id", 3: "unavailable", 4: "password"]
-                throw GreetingRefusal(reasons[code] ?? "not authorized", isPermanent: code != 3)
+                throw HandshakeRefusal(reasons[code] ?? "not authorized", isPermanent: code != 3)
             }
         }
         if session.keepAlive > 0 { liveness.speakAfter = .seconds(session.keepAlive) / 2 }

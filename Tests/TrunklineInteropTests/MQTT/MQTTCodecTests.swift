@@ -93,7 +93,7 @@ struct MQTTCodecTests {
         codec.noteSent(frame(.connect(MQTT.Session(clientID: "c")), serial: 77))
         #expect(try decode(hex("20 02 01 00"), with: codec) == Frame(.response, type: 0x20, serial: 77, body: [1, 0]))
         let refused = try decode(hex("20 02 00 05"), with: codec)
-        #expect(refused?.isRejection == true && refused?.status == 5 && refused?.serial == 77)
+        #expect(refused?.isErrorResponse == true && refused?.status == 5 && refused?.serial == 77)
         #expect(throws: FrameError.self) { try decode(hex("20 02 00 00")) }
     }
 
@@ -101,7 +101,7 @@ struct MQTTCodecTests {
         #expect(try decode(hex("40 02 12 34")) == Frame(.response, type: 0x40, serial: 0x1234))
         #expect(try decode(hex("b0 02 00 01")) == Frame(.response, type: 0xB0, serial: 1))
         #expect(try decode(hex("90 03 00 01 01")) == Frame(.response, type: 0x90, serial: 1, status: 1, body: [1]))
-        #expect(try decode(hex("90 04 00 01 80 00"))?.isRejection == true)
+        #expect(try decode(hex("90 04 00 01 80 00"))?.isErrorResponse == true)
         #expect(try decode(hex("d0 00"))?.kind == .pong)
         let push = try #require(try decode(hex("3b 07 00 01 61 00 09 62 63")))
         #expect(push.kind == .push && push.serial == 9)

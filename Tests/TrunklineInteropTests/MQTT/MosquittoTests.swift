@@ -2,7 +2,7 @@ import Foundation
 import Testing
 import Trunkline
 
-/// mosquitto, spoken to as in the tutorial: greeting, subscriptions, both qualities of service, keep alive.
+/// mosquitto, spoken to as in the tutorial: handshake, subscriptions, both qualities of service, keep alive.
 @Suite(.serialized, .timeLimit(.minutes(10)), .enabled(if: Broker.isAvailable, "mosquitto is not installed"))
 struct MosquittoTests {
     /// Options that are quick to come back, and patient with a broker on a machine that has much else to do.
@@ -13,7 +13,7 @@ struct MosquittoTests {
         ClientOptions { options in
             options.speakMQTT(as: session)
             options.connecting.timeout = .seconds(60)
-            options.greeting.timeout = .seconds(60)
+            options.handshake.timeout = .seconds(60)
             options.reconnecting.policy = Backoff(base: .milliseconds(5), cap: .milliseconds(100))
             options.requests.timeout = .seconds(60)
             change(&options)
@@ -260,7 +260,7 @@ struct MosquittoTests {
             } else {
                 let error = await #expect(throws: ClientError.self) { try await client.connect() }
                 #expect(error?.code == .unavailable)
-                #expect((error?.cause as? GreetingRefusal)?.isPermanent == true)
+                #expect((error?.cause as? HandshakeRefusal)?.isPermanent == true)
                 let statistics = await client.statistics.connection
                 #expect(statistics.attempts == 1, "\(statistics)")
             }

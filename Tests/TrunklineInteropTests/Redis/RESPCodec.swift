@@ -87,7 +87,7 @@ struct Command: TypedRequest {
 /// its end, and values are read where they are wanted, in the callers' tasks.
 ///
 /// Replies come in the order of the commands. So each command must have one reply: `CLIENT REPLY` and `MONITOR` are not
-/// for a link that is shared. RESP3 begins with `HELLO 3`, in `options.greeting`.
+/// for a link that is shared. RESP3 begins with `HELLO 3`, in `options.handshake`.
 struct RESPCodec: FrameCodec {
     /// 3, or 2 for links without `HELLO 3`: they have no pushes, so no `SUBSCRIBE`.
     var version = 3
@@ -105,7 +105,7 @@ struct RESPCodec: FrameCodec {
         scan = RESPScan()
         var frame = Frame(received, body: body)
         guard received == .response, let type = body.first.map({ UnicodeScalar($0) }) else { return frame }
-        frame.isRejection = type == "-" || type == "!"
+        frame.isErrorResponse = type == "-" || type == "!"
         if type == ">", !Self.isSubscription(try RESPValue(body).elements) { frame.kind = .push }
         return frame
     }

@@ -45,7 +45,7 @@ struct RESPCodecTests {
             let frames = try Self.frames(wire)
             #expect(frames.map(\.body) == [wire])
             #expect(try frames.map { try RESPValue($0.body) } == [value])
-            #expect(frames.map(\.isRejection) == [wire[0] == UInt8(ascii: "-") || wire[0] == UInt8(ascii: "!")])
+            #expect(frames.map(\.isErrorResponse) == [wire[0] == UInt8(ascii: "-") || wire[0] == UInt8(ascii: "!")])
         }
         #expect(try Self.frames(Bytes(Self.replies.flatMap(\.wire))).map(\.body) == Self.replies.map(\.wire))
     }
@@ -207,7 +207,7 @@ struct RESPCodecTests {
     func theCodecConforms() {
         var samples = Self.replies.map { wire, _ in
             let type = UnicodeScalar(wire[0])
-            let frame = Frame(type == ">" ? .push : .response, isRejection: type == "-" || type == "!", body: wire)
+            let frame = Frame(type == ">" ? .push : .response, isErrorResponse: type == "-" || type == "!", body: wire)
             return CodecConformance.Sample(frame, bytes: Array(wire))
         }
         samples += [

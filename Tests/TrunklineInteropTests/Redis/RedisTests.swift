@@ -19,9 +19,9 @@ struct RedisServer {
     /// The options of a client that speaks RESP3: it says so on every new link.
     static var resp3: ClientOptions {
         ClientOptions { options in
-            options.greeting.perform = { link in _ = try await link.send(Command("HELLO", "3")) }
+            options.handshake.perform = { link in _ = try await link.send(Command("HELLO", "3")) }
             // Nothing here is about time, and the tests may have the processor for themselves or not.
-            options.greeting.timeout = .seconds(60)
+            options.handshake.timeout = .seconds(60)
             options.connecting.timeout = .seconds(60)
             options.requests.timeout = .seconds(500)
         }
@@ -161,7 +161,7 @@ struct RedisTests {
     // MARK: Errors
 
     @Test(.timeLimit(.minutes(10)))
-    func errorsAreRejectionsWithTheirText() async throws {
+    func errorsAreErrorResponsesWithTheirText() async throws {
         try await RedisServer.run { _, client, _ in
             _ = try await client.send(Command("SET", "text", "no number"))
             let results = await client.send(all: [Command("INCR", "text"), Command("NOSUCH"), Command("GET", "text")])
@@ -177,12 +177,12 @@ struct RedisTests {
     }
 
     @Test(.timeLimit(.minutes(10)))
-    func aGreetingThatRedisRefusesIsToldToThoseWhoWait() async throws {
+    func aHandshakeThatRedisRefusesIsToldToThoseWhoWait() async throws {
         let server = try await RedisServer()
         defer { server.process.stop() }
         var options = RedisServer.resp3
         options.reconnecting.maximumAttempts = 1
-        options.greeting.perform = { link in _ = try await link.send(Command("HELLO", "3", "AUTH", "me", "wrong")) }
+        options.handshake.perform = { link in _ = try await link.send(Command("HELLO", "3", "AUTH", "me", "wrong")) }
         let client = server.client(options: options)
         let error = await #expect(throws: ClientError.self) { try await client.connect() }
         #expect(error?.code == .unavailable)

@@ -25,7 +25,7 @@ struct SecuredRedisTests {
         let files = try #require(credentials)
         let options = files.options { options in
             options.tls.identity = files.client
-            options.greeting.perform = { link in _ = try await link.send(Command("HELLO", "3")) }
+            options.handshake.perform = { link in _ = try await link.send(Command("HELLO", "3")) }
         }
         let endpoint = Endpoint.host("localhost", port: port).secured()
         try await withClient(to: endpoint, speaking: RESPCodec(), options: options) { client in

@@ -29,7 +29,7 @@ struct Credentials {
             options.tls.roots = .only(authority.root)
             // Nothing here is about time.
             options.connecting.timeout = .seconds(60)
-            options.greeting.timeout = .seconds(60)
+            options.handshake.timeout = .seconds(60)
             options.requests.timeout = .seconds(500)
             change(&options)
         }

@@ -80,7 +80,7 @@ struct CacheSimulationTests {
         }
     }
 
-    @Test func aStaleResponseIsNoAnswerToARejectionOrACancellation() throws {
+    @Test func aStaleResponseIsNoAnswerToAnErrorResponseOrACancellation() throws {
         let codec = FrameLayout.checked
         try simulate(
             speaking: codec,

@@ -3,7 +3,7 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// Cached responses and shared exchanges over real TCP, with callers on real threads.
+/// Cached responses and coalesced requests over real TCP, with callers on real threads.
 @Suite(.timeLimit(.minutes(5)))
 struct LoopbackCacheTests {
     @Test(arguments: Mechanism.allCases)

@@ -9,7 +9,7 @@ extension HeavyTests {
     struct LoopbackAbandonTests {
         /// What a client is in the midst of.
         enum Phase: CaseIterable {
-            case racing, greeting, waiting, probing, draining
+            case racing, handshaking, waiting, probing, draining
         }
 
         /// The servers that clients are in the midst of something with.
@@ -97,12 +97,12 @@ extension HeavyTests {
                 switch phase {
                 case .racing: [place.deaf]
                 case .waiting: [place.dead]
-                case .greeting, .probing, .draining: [place.server.endpoint, place.other.endpoint]
+                case .handshaking, .probing, .draining: [place.server.endpoint, place.other.endpoint]
                 }
             let client = Client(to: endpoints, speaking: .standard, options: Self.options(phase), on: loops)
             let found = (Weak(client), Weak(client.connection))
             switch phase {
-            case .racing, .greeting, .waiting:
+            case .racing, .handshaking, .waiting:
                 _ = client.start(ask("never"))
                 for await state in client.states where Self.isMeant(state, phase) { break }
             case .probing:
@@ -122,7 +122,7 @@ extension HeavyTests {
         private static func isMeant(_ state: ConnectionState, _ phase: Phase) -> Bool {
             switch state {
             case .connecting: phase == .racing
-            case .greeting: phase == .greeting
+            case .handshaking: phase == .handshaking
             case .waiting: phase == .waiting
             default: false
             }
@@ -136,10 +136,10 @@ extension HeavyTests {
                 options.requests.drainTimeout = .seconds(3600)
                 options.reconnecting.policy = FixedRetries(count: 1000, delay: .seconds(3600))
                 switch phase {
-                case .greeting:
-                    options.greeting.timeout = .seconds(3600)
-                    options.greeting.perform = { greeter in
-                        _ = try await greeter.send(Request(type: 0x411, body: "login"))
+                case .handshaking:
+                    options.handshake.timeout = .seconds(3600)
+                    options.handshake.perform = { handshaker in
+                        _ = try await handshaker.send(Request(type: 0x411, body: "login"))
                     }
                 case .probing:
                     options.diagnosis.probeTimeout = .seconds(3600)

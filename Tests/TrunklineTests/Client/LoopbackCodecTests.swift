@@ -6,7 +6,7 @@ private let lines = DelimitedCodec(delimiter: "\r\n", maximumFrameSize: 64)
     .heartbeat(ping: "PING", pong: "PONG")
     .reading { frame in
         if frame.body.hasPrefix(">") { frame.kind = .push }
-        if frame.body.hasPrefix("-") { frame.isRejection = true }
+        if frame.body.hasPrefix("-") { frame.isErrorResponse = true }
     }
 private let pipelined = LengthPrefixedCodec(.varint, maximumFrameSize: 64)
 private let numbered = LengthPrefixedCodec(UInt32.self, maximumFrameSize: 64)

@@ -16,7 +16,7 @@ private struct LineCodec: FrameCodec {
         guard let line = input.readBytes(end), input.skip(1) else { return nil }
         if isServer { return Frame(.request, body: line) }
         if line.first == UInt8(ascii: ">") { return Frame(.push, body: Bytes(line.dropFirst())) }
-        return Frame(.response, isRejection: line.first == UInt8(ascii: "-"), body: line)
+        return Frame(.response, isErrorResponse: line.first == UInt8(ascii: "-"), body: line)
     }
 
     mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
@@ -68,7 +68,7 @@ struct LoopbackMatchingTests {
         }
     }
 
-    @Test func anErrorLineIsARejection() async throws {
+    @Test func anErrorLineIsAnErrorResponse() async throws {
         try await withLines(handler: { _ in .reply("-ERR no") }) { _, client in
             let error = await failure { () throws(ClientError) in try await client.send(Request(body: "x")) }
             #expect(error?.code == .rejected)

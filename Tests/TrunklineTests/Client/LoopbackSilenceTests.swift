@@ -70,15 +70,15 @@ struct LoopbackSilenceTests {
 
     /// A login that is not answered: those who wait are served by the next endpoint.
     @Test(arguments: Mechanism.allCases)
-    func aGreetingWithoutAnAnswerGoesToTheNextEndpoint(_ mechanism: Mechanism) async throws {
+    func aHandshakeWithoutAnAnswerGoesToTheNextEndpoint(_ mechanism: Mechanism) async throws {
         let mute = try RawListener()
         let options = quickOptions { options in
             options.connecting.timeout = .seconds(60)
             // On a busy machine a login over TLS was out of time again and again, until the requests were.
-            options.greeting.timeout = .seconds(1)
+            options.handshake.timeout = .seconds(1)
             options.requests.timeout = nil
-            options.greeting.perform = { greeter in
-                _ = try await greeter.send(Request(type: 0x411, body: "login"), timeout: .seconds(60))
+            options.handshake.perform = { handshaker in
+                _ = try await handshaker.send(Request(type: 0x411, body: "login"), timeout: .seconds(60))
             }
         }
         try await withServer(speaking: .standard) { server in
@@ -92,7 +92,7 @@ struct LoopbackSilenceTests {
             #expect(await server.received.suffix(20).map(\.body) == (0..<20).map { Bytes("\($0)") })
             await client.close()
             let first = try #require(await reports.value.first)
-            #expect(first.endpoint == endpoints[0] && first.phase == .greeting)
+            #expect(first.endpoint == endpoints[0] && first.phase == .handshaking)
             #expect(first.cause == .timedOut && first.lifetime == .zero && first.requestsLost == 0)
         }
         withExtendedLifetime(mute) {}

@@ -22,7 +22,7 @@ struct CodecConformanceTests {
         let samples: [CodecConformance.Sample] = [
             .init(request), .init(Frame(.request, type: 4, serial: 0xFFFF_FFFF)),
             .init(Frame(.response, type: 3, serial: 50, status: 200, body: "answer"), answering: request),
-            .init(Frame(.response, type: 3, serial: 51, status: 404, isRejection: true)),
+            .init(Frame(.response, type: 3, serial: 51, status: 404, isErrorResponse: true)),
             .init(Frame(.push, type: 1, status: 200, body: "news")),
         ]
         expectConformance(CodecConformance(of: .checked, samples: samples))
@@ -78,7 +78,7 @@ struct CodecConformanceTests {
         let samples: [CodecConformance.Sample] = [
             .init(set, bytes: Array("set key 0 0 3\r\n\r\n\r\r\n".utf8)), .init(get),
             .init(Frame(.response, head: "STORED"), answering: set), .init(values, answering: [get]),
-            .init(Frame(.response, isRejection: true, head: "CLIENT_ERROR no"), answering: set),
+            .init(Frame(.response, isErrorResponse: true, head: "CLIENT_ERROR no"), answering: set),
             .refused(Array("VALUE key 0 1989\r\n".utf8), with: .illegalLength),
             .refused(Array("VALUE key 0\r\n".utf8), with: .malformed),
             .refused(Array("VALUE key 0 1\r\n123".utf8), with: .unexpectedBytes),

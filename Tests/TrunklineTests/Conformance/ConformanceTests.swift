@@ -57,7 +57,7 @@ struct ConformanceTests {
         }
         .roles(ping: 1, pong: 2, push: 3...9, cancel: 10, success: 200, serials: 50...)
         layout.maximumFrameSize = 1000
-        let rejected = Frame(.response, type: 0x42, serial: 50, status: 404, isRejection: true, body: "no")
+        let rejected = Frame(.response, type: 0x42, serial: 50, status: 404, isErrorResponse: true, body: "no")
         let more: [CodecConformance.Sample] = [
             .init(rejected), .init(Frame(.push, type: 3, status: 200, body: "news")),
             .refused([0xCA, 0xFE], with: .unexpectedBytes),

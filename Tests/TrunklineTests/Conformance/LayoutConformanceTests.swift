@@ -31,8 +31,10 @@ struct LayoutConformanceTests {
         return frame
     }
 
-    private func rejection(_ type: UInt32, _ serial: SerialNumber, status: UInt32 = 0, body: Bytes = Bytes()) -> Frame {
-        Frame(.response, type: type, serial: serial, status: status, isRejection: true, body: body)
+    private func errorResponse(_ type: UInt32, _ serial: SerialNumber, status: UInt32 = 0, body: Bytes = Bytes())
+        -> Frame
+    {
+        Frame(.response, type: type, serial: serial, status: status, isErrorResponse: true, body: body)
     }
 
     // MARK: Marks
@@ -48,7 +50,11 @@ struct LayoutConformanceTests {
             [
                 .init(request), .init(frame(.response, 0x10, 50, body: "answer"), answering: request),
                 .init(parts, answering: [request]),
-                .init(rejection(0x10, 50, body: "no"), answering: request, bytes: hex("10 3200 08 00 0000 0002 6e6f")),
+                .init(
+                    errorResponse(0x10, 50, body: "no"),
+                    answering: request,
+                    bytes: hex("10 3200 08 00 0000 0002 6e6f")
+                ),
                 .init(frame(.push, 0x40, with: ["source": 9], body: "news")),
                 .init(frame(.goAway, 8, with: ["wait": 5]), bytes: hex("08 0000 00 00 0005 0000")),
                 .init(#require(layout.closingFrame())),
@@ -68,7 +74,7 @@ struct LayoutConformanceTests {
             [
                 .init(request), .init(frame(.response, 0x100, 2, body: "answer"), answering: request),
                 .init([frame(.part, 0x300, 2, body: long), frame(.response, 0x300, 2, body: "x")]),
-                .init(rejection(0x300, 2)), .init(frame(.push, 0x100, 7, body: "news")),
+                .init(errorResponse(0x300, 2)), .init(frame(.push, 0x100, 7, body: "news")),
                 .init(frame(.goAway, 0x200, with: ["wait": 1500])), .init(#require(layout.closingFrame())),
             ]
         )
@@ -81,7 +87,7 @@ struct LayoutConformanceTests {
             [
                 .init(request), .init(frame(.response, 0x10, 1, body: "answer"), answering: request),
                 .init([frame(.part, 0x20, 1), frame(.part, 0x20, 1, body: "x"), frame(.response, 0x20, 1, body: "y")]),
-                .init(rejection(0x20, 1, status: 9)), .init(frame(.push, 0x70, body: "news")),
+                .init(errorResponse(0x20, 1, status: 9)), .init(frame(.push, 0x70, body: "news")),
                 .init(frame(.goAway, 0x71, with: ["wait": 3]), bytes: hex("ab 0a 0800 71 00000000 00 03 71")),
                 .refused(hex("ab 0a 0900 10 00000001 00 00 10"), with: .unknownType),
                 .refused(hex("ab 0a 0200 30 00000001 00 00 30"), with: .unknownType),
@@ -98,7 +104,7 @@ struct LayoutConformanceTests {
         expectConformance(
             of: MarkedLayouts.closure,
             [
-                .init(request), .init(response, answering: request), .init(rejection(0xFF, 9, status: 404)),
+                .init(request), .init(response, answering: request), .init(errorResponse(0xFF, 9, status: 404)),
                 .init([frame(.part, 0x20, 9, with: ["class": 2]), frame(.response, 0x20, 9, status: 200)]),
                 .init(frame(.push, 5, with: ["class": 1], body: "news")),
                 .init(frame(.goAway, 6, with: ["class": 3, "wait": 30])),
@@ -118,7 +124,7 @@ struct LayoutConformanceTests {
                     frame(.part, 0x11, with: ["left": 2], body: "one"),
                     frame(.response, 0x11, with: ["left": 0], body: "two"),
                 ]),
-                .init(rejection(0x10, 0, body: "no")), .init(frame(.push, 0x30, body: "news")),
+                .init(errorResponse(0x10, 0, body: "no")), .init(frame(.push, 0x30, body: "news")),
                 .init(frame(.goAway, 2, body: "going")),
                 .refused(hex("20 0000 02 6869"), with: .unknownType),
                 .refused(hex("10 0000 01"), with: .illegalLength), .refused(hex("10 0000 00"), with: .missingBody),
@@ -130,7 +136,7 @@ struct LayoutConformanceTests {
 
     @Test func memcachedKeepsEveryRule() {
         let get = frame(.request, 0, 0x32, with: ["keyLength": 5, "vbucket": 1], body: "Hello")
-        let missing = rejection(0, 0x32, status: 1, body: "Not found")
+        let missing = errorResponse(0, 0x32, status: 1, body: "Not found")
         expectConformance(
             of: Protocols.memcached,
             [
@@ -148,7 +154,7 @@ struct LayoutConformanceTests {
             [
                 .init(read, bytes: hex("1501 0000 0006 ff 03 006b 0003")),
                 .init(frame(.response, 3, 0x1501, body: Bytes(hex("06 022b 0000 0064"))), answering: read),
-                .init(rejection(3, 0x1501, status: 2, body: [2]), answering: read), .init(frame(.request, 0x2B, 0)),
+                .init(errorResponse(3, 0x1501, status: 2, body: [2]), answering: read), .init(frame(.request, 0x2B, 0)),
                 .refused(hex("1501 0001"), with: .unexpectedBytes),
                 .refused(hex("1501 0000 00ff"), with: .illegalLength, receivedBy: .server),
             ]
@@ -176,7 +182,8 @@ struct LayoutConformanceTests {
             of: Protocols.smpp,
             [
                 .init(bind), .init(frame(.response, 2, 2, body: "SMPP3TEST\0"), answering: bind),
-                .init(rejection(0, 7, status: 3)), .init(frame(.push, 5, 7, body: [0])), .init(frame(.goAway, 6, 8)),
+                .init(errorResponse(0, 7, status: 3)), .init(frame(.push, 5, 7, body: [0])),
+                .init(frame(.goAway, 6, 8)),
                 .init(#require(Protocols.smpp.closingFrame())),
                 .refused(hex("0000000f"), with: .illegalLength), .refused(hex("0000000f"), receivedBy: .server),
             ]
@@ -190,7 +197,7 @@ struct LayoutConformanceTests {
             [
                 .init(request),
                 .init(frame(.response, 272, 2, with: ["endToEnd": 9], body: "avps"), answering: request),
-                .init(rejection(272, 2), answering: request), .init(frame(.push, 258, 1, body: "avps")),
+                .init(errorResponse(272, 2), answering: request), .init(frame(.push, 258, 1, body: "avps")),
                 .init(frame(.goAway, 282, 1)), .refused([2], with: .unexpectedBytes),
                 .refused(hex("01 000013"), with: .illegalLength, receivedBy: .server),
             ]

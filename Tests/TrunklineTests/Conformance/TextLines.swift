@@ -14,7 +14,7 @@ struct TextLines: FrameCodec {
         }
         guard end <= maximumLine else { throw FrameError(.illegalLength, "a line of \(end) bytes") }
         guard let body = input.readBytes(end), input.skip(1) else { return nil }
-        return Frame(received, isRejection: received == .response && body.starts(with: "ERR".utf8), body: body)
+        return Frame(received, isErrorResponse: received == .response && body.starts(with: "ERR".utf8), body: body)
     }
 
     func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
@@ -29,7 +29,7 @@ struct TextLines: FrameCodec {
     static let samples: [CodecConformance.Sample] = [
         .init(Frame(.request, body: "GET a"), bytes: Array("GET a\n".utf8)),
         .init(Frame(.response, body: "+a"), answering: Frame(.request, body: "GET a")),
-        .init(Frame(.response, isRejection: true, body: "ERR no")),
+        .init(Frame(.response, isErrorResponse: true, body: "ERR no")),
         .init([Frame(.response, body: "one"), Frame(.response, body: ""), Frame(.response, body: "three")]),
         .bytes(Array("one\ntwo\n".utf8), are: [Frame(.response, body: "one"), Frame(.response, body: "two")]),
         .refused([UInt8](repeating: 0x61, count: 101), with: .illegalLength),

@@ -41,7 +41,7 @@ struct LoopbackExchangeTests {
                 #expect(await group.reduce(into: 0) { $0 += $1 ? 1 : 0 } == 100)
             }
             let journal = await server.journal
-            #expect(journal.requestCount == 100 && journal.followUpCount == 5000 && journal.totalConnections == 1)
+            #expect(journal.requestCount == 100 && journal.requestPartCount == 5000 && journal.totalConnections == 1)
             #expect(await server.exchangeCount == 0)
             #expect(await client.statistics.heldSerials == 0)
         }

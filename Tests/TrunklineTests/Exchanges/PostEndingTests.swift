@@ -164,7 +164,7 @@ struct PostEndingTests {
 
             let continued = client.stream(piece("c"), isPart: true, retry: policy)
             try await continued.post(piece("d"), isPart: true)
-            try await service.server.wait { $0.followUpCount == 2 }
+            try await service.server.wait { $0.requestPartCount == 2 }
             await service.server.disconnectAll(reset: true)
             #expect(await words(of: continued) == ["connectionLost unknown"])
             #expect(await failure(posting: whole("e"), to: continued) == "connectionLost notSent")

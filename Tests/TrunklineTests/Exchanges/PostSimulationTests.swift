@@ -14,7 +14,7 @@ struct PostSimulationTests {
             #expect(await words(of: stream) == ["abcde"])
             #expect(await failure(posting: whole("late"), to: stream) == "closed notSent")
             let journal = await service.server.journal
-            #expect(journal.requestCount == 1 && journal.followUpCount == 4 && journal.replyCount == 1)
+            #expect(journal.requestCount == 1 && journal.requestPartCount == 4 && journal.replyCount == 1)
             #expect(journal.cancelCount == 0)
             #expect(journal.requests.map(\.kind) == [.part])
         }

@@ -112,7 +112,7 @@ struct HTTP1SimulationTests {
     }
 
     /// The head of the response was lost with the parts before the last.
-    @Test func aRejectionInPartsIsWhole() throws {
+    @Test func anErrorResponseInPartsIsWhole() throws {
         let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
             .inPieces(
                 of: 9,
@@ -152,14 +152,14 @@ struct HTTP1SimulationTests {
             let response = try HTTP1Response(frame)
             #expect(response.status == 503 && response.reason == "No")
             #expect(response.body == (limit > 57 ? "sorry!!!???" : "sorry!!!??"))
-            #expect(frame.body.count <= limit && (frame.damage != nil) == (limit == 57))
+            #expect(frame.body.count <= limit && (frame.malformedReason != nil) == (limit == 57))
             #expect(response.trailers["x"] == (limit > 57 ? "y" : nil))
             #expect(await server.totalConnections == 1)
         }
     }
 
-    /// The reader gets none of a rejection's parts, and was out of time although one came every few seconds.
-    @Test func aRejectionThatTakesItsTimeIsWhole() throws {
+    /// The reader gets none of an error response's parts, and was out of time although one came every few seconds.
+    @Test func anErrorResponseThatTakesItsTimeIsWhole() throws {
         let head: Bytes = "HTTP/1.1 500 Broken\r\nTransfer-Encoding: chunked\r\n\r\n"
         let answer: @Sendable (HTTP1Request) -> Reaction? = { _ in
             let chunks = (0..<4).map { _ in Reaction.after(.seconds(5), .garbage("3\r\nabc\r\n")) }

@@ -16,13 +16,13 @@ import TrunklineTesting
 struct DeafPeerTests {
     /// Each ping that was answered found the link gone and read what was left of it, where the next ping was: a level of
     /// calls for each of thousands of pings, until the stack was full.
-    @Test func pingsWhileGreetingDoNotPileUpCalls() async throws {
+    @Test func pingsDuringTheHandshakeDoNotPileUpCalls() async throws {
         let depth = StackDepth()
         let listener = try DeafPeer()
         let options = ClientOptions { options in
             options.reconnecting.policy = .never
-            options.greeting.perform = { greeter in
-                while true { _ = try await greeter.nextFrame() }
+            options.handshake.perform = { handshaker in
+                while true { _ = try await handshaker.nextFrame() }
             }
         }
         let endpoint = Endpoint.unix(path: listener.path)

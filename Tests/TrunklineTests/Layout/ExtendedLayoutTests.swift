@@ -45,11 +45,11 @@ struct ExtendedLayoutTests {
         #expect(try layout.decoded(push).map(\.kind) == [.push])
     }
 
-    @Test func everyDamagedByteOfDigestOrBodyIsAMismatch() throws {
+    @Test func everyCorruptedByteOfDigestOrBodyIsAMismatch() throws {
         for index in Array(16..<48) + Array(52..<60) {
-            var damaged = Self.request
-            damaged[index] ^= 1
-            let error = #expect(throws: FrameError.self) { try FrameLayout.extended.decoded(damaged) }
+            var corrupted = Self.request
+            corrupted[index] ^= 1
+            let error = #expect(throws: FrameError.self) { try FrameLayout.extended.decoded(corrupted) }
             #expect(error?.code == .checksumMismatch)
         }
     }

@@ -53,9 +53,9 @@ struct DigestTests {
             #expect(bytes.count == 5 + width)
             #expect(try layout.decoded(bytes).map(\.body) == ["abc"])
             for index in 2..<bytes.count {
-                var damaged = bytes
-                damaged[index] ^= 0x20
-                #expect(throws: FrameError.self) { try layout.decoded(damaged) }
+                var corrupted = bytes
+                corrupted[index] ^= 0x20
+                #expect(throws: FrameError.self) { try layout.decoded(corrupted) }
             }
         }
     }

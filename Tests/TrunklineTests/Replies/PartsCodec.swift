@@ -17,7 +17,7 @@ struct PartsCodec: FrameCodec {
         }
         // A push of type 3 says that the server goes.
         if frame.kind == .push, frame.type == 3 { frame.kind = .goAway }
-        if frame.body == "damaged" { frame.damage = .malformed }
+        if frame.body == "garbled" { frame.malformedReason = .malformed }
         return frame
     }
 
@@ -83,14 +83,14 @@ func words(of stream: ReplyStream) async -> [String] {
 /// The numbers from 0 up to `count`, as bodies.
 func numbers(_ count: Int) -> [Bytes] { (0..<count).map { Bytes("\($0)") } }
 
-/// The rich layout, in which parts can be those of a rejection, by their status.
+/// The rich layout, in which parts can be those of an error response, by their status.
 struct RejectingCodec: FrameCodec {
     var base: any FrameCodec = PartsCodec.rich
     var matching: ResponseMatching { base.matching }
 
     mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
         guard var frame = try base.decode(&input) else { return nil }
-        if frame.status >= 400 { frame.isRejection = true }
+        if frame.status >= 400 { frame.isErrorResponse = true }
         return frame
     }
 

@@ -80,11 +80,11 @@ struct ResponseCheckTests {
     }
 
     /// What a request leaves to the link is compared as the link fills it in.
-    @Test func aFieldThatTheGreetingHasSetIsTheLinks() throws {
+    @Test func aFieldThatTheHandshakeHasSetIsTheLinks() throws {
         let options = ClientOptions { options in
-            options.greeting.perform = { greeter in
-                _ = try await greeter.send(Request(type: 0x10))
-                try await greeter.setDefault("unit", to: 7)
+            options.handshake.perform = { handshaker in
+                _ = try await handshaker.send(Request(type: 0x10))
+                try await handshaker.setDefault("unit", to: 7)
             }
         }
         try simulate(speaking: layout, options: options, handler: handler) { service, client in
@@ -102,10 +102,11 @@ struct ResponseCheckTests {
         }
     }
 
-    @Test func aMismatchInAGreetingEndsTheAttempt() throws {
+    @Test func aMismatchInAHandshakeEndsTheAttempt() throws {
         let options = ClientOptions { options in
             options.reconnecting.maximumAttempts = 1
-            options.greeting.perform = { greeter in _ = try await greeter.send(Request(type: 0x10, body: "type")) }
+            options.handshake.perform = { handshaker in _ = try await handshaker.send(Request(type: 0x10, body: "type"))
+            }
         }
         try simulate(speaking: layout, options: options, handler: handler) { _, client in
             let error = await failure { () throws(ClientError) in try await client.send(request("a")) }
@@ -168,7 +169,7 @@ struct ResponseCheckTests {
         let good = Letters(count: 2, text: "ab")
         let bad = Letters(count: 3, text: "ab")
         let options = ClientOptions { options in
-            options.greeting.perform = { greeter in _ = try await greeter.send(Letters(count: 1, text: "g")) }
+            options.handshake.perform = { handshaker in _ = try await handshaker.send(Letters(count: 1, text: "g")) }
         }
         try simulate(options: options) { _, client in
             #expect(try await client.send(good) == "ab")

@@ -36,7 +36,7 @@ struct StreamSimulationTests {
         }
     }
 
-    @Test func aRejectionIsThrownAfterTheParts() throws {
+    @Test func anErrorResponseIsThrownAfterTheParts() throws {
         let handler: LoopbackServer.Handler = { _ in .parts(numbers(2), then: .status(500, "no more")) }
         try simulate(speaking: PartsCodec.rich, handler: handler) { _, client in
             #expect(await words(of: client.stream(ask("a"))) == ["+0", "+1", "rejected answered"])
@@ -192,12 +192,12 @@ struct StreamSimulationTests {
         }
     }
 
-    /// A damaged part costs its request, wherever it goes, and no other.
+    /// A malformed part costs its request, wherever it goes, and no other.
     @Test(arguments: PartsCodec.bothMatchings)
-    func aDamagedPartFailsItsRequestAlone(_ codec: PartsCodec) throws {
+    func aMalformedPartFailsItsRequestAlone(_ codec: PartsCodec) throws {
         try simulate(speaking: codec) { service, client in
-            let damage = Reaction.parts(["a", "damaged", "b"])
-            await service.server.script(damage, damage)
+            let malformed = Reaction.parts(["a", "garbled", "b"])
+            await service.server.script(malformed, malformed)
             #expect(await words(of: client.stream(ask("x"))) == ["+a", "protocolViolation unknown"])
             let error = await failure { () throws(ClientError) in try await client.send(ask("y")) }
             #expect(error?.code == .protocolViolation)

@@ -170,11 +170,11 @@ struct TypedRequestTests {
         }
     }
 
-    @Test func greetingsAndSubscriptionsReadTheirResponse() throws {
+    @Test func handshakesAndSubscriptionsReadTheirResponse() throws {
         let options = ClientOptions {
             $0.reconnecting.keepsLinkWarm = true
-            $0.greeting.perform = { greeter in
-                guard try await greeter.send(Parse(text: "7")) == 7 else { throw GreetingRefusal("not 7") }
+            $0.handshake.perform = { handshaker in
+                guard try await handshaker.send(Parse(text: "7")) == 7 else { throw HandshakeRefusal("not 7") }
             }
         }
         try simulate(options: options) { service, client in

@@ -40,7 +40,7 @@ struct LoopbackServerTests {
         }
     }
 
-    @Test func aNewConnectionCanBeGreeted() async throws {
+    @Test func aNewConnectionCanBeWelcomed() async throws {
         let options = LoopbackServer.Options { $0.onConnect = .push(Frame(.push, type: 2, body: "welcome")) }
         try await withServerAndClient(options: options) { _, client in
             let pushes = client.pushes()

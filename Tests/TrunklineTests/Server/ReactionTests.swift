@@ -34,7 +34,7 @@ struct ReactionTests {
         }
     }
 
-    @Test func anErrorStatusIsARejectionWithStatusAndBody() async throws {
+    @Test func anErrorStatusIsAnErrorResponseWithStatusAndBody() async throws {
         try await withServerAndClient(speaking: strictLayout, handler: { _ in .status(404, "no such thing") }) {
             _,
             client in
@@ -50,7 +50,7 @@ struct ReactionTests {
         try await withServerAndClient(speaking: strictLayout) { _, client in
             let reply = try await client.send(Request(type: 7, body: "x"))
             #expect(reply.status == 200)
-            #expect(!reply.isRejection)
+            #expect(!reply.isErrorResponse)
         }
     }
 

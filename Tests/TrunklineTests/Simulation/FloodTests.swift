@@ -14,7 +14,7 @@ struct FloodTests {
         _ body: @escaping @Sendable (SimulatedNetwork, TestServer) async throws -> Void
     ) throws {
         let network = SimulatedNetwork(seed: seed, conditions: .wide)
-        let server = TestServer(on: network.loop, echoes: false, greeting: numberedPushes(count), tls: tls)
+        let server = TestServer(on: network.loop, echoes: false, banner: numberedPushes(count), tls: tls)
         try network.runBlocking {
             try await server.listen(on: network.address("db"))
             try await body(network, server)
@@ -85,7 +85,7 @@ struct FloodTests {
     func aFloodOfFramesThatTakeLongToDecodeIsSpreadOverMoreTurns(cost: Duration, most: Int) throws {
         let count = 5000
         let network = SimulatedNetwork(seed: 6, conditions: .wide)
-        let server = TestServer(on: network.loop, echoes: false, greeting: numberedPushes(count))
+        let server = TestServer(on: network.loop, echoes: false, banner: numberedPushes(count))
         try network.runBlocking {
             try await server.listen(on: network.address("db"))
             let turns = Turns(of: network.loop)

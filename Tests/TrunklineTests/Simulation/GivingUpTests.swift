@@ -157,13 +157,13 @@ struct GivingUpTests {
         }
     }
 
-    // MARK: Servers that refuse the greeting
+    // MARK: Servers that refuse the handshake
 
     @Test func aServerThatRefusesForNowIsAskedAgainWhenItSaid() throws {
         try simulate {
-            $0.greeting.perform = { greeter in
-                if greeter.session == 1 {
-                    throw GreetingRefusal("busy", isPermanent: false, retryAfter: .seconds(20))
+            $0.handshake.perform = { handshaker in
+                if handshaker.session == 1 {
+                    throw HandshakeRefusal("busy", isPermanent: false, retryAfter: .seconds(20))
                 }
             }
         } _: { service, client in
@@ -171,7 +171,7 @@ struct GivingUpTests {
             let handle = client.start(ask("a"), timeout: .seconds(60))
             try await service.pass(.seconds(1))
             let state = await firstState(of: client)
-            if case .waiting(let delay, 2, .greetingRefused) = state {
+            if case .waiting(let delay, 2, .handshakeRefused) = state {
                 #expect(delay > .seconds(18) && delay <= .seconds(21))
             } else {
                 Issue.record("\(state?.description ?? "no state")")
@@ -179,20 +179,20 @@ struct GivingUpTests {
             try await expectBody("a", of: handle)
             // Up to a tenth later, lest all who were refused come back at once.
             #expect(service.now - began >= .seconds(20) && service.now - began < .seconds(23))
-            #expect(await client.statistics.connection.disconnects == [.greetingRefused: 1])
+            #expect(await client.statistics.connection.disconnects == [.handshakeRefused: 1])
         }
     }
 
     @Test func aServerThatRefusesForGoodIsAskedAgainByTheNextRequestAndNotBeforeItSaid() throws {
         try simulate {
-            $0.greeting.perform = { greeter in
-                if greeter.session == 1 { throw GreetingRefusal("wrong password", retryAfter: .seconds(20)) }
+            $0.handshake.perform = { handshaker in
+                if handshaker.session == 1 { throw HandshakeRefusal("wrong password", retryAfter: .seconds(20)) }
             }
         } _: { service, client in
             let began = service.now
             let error = await failure { () throws(ClientError) in try await client.send(ask("a")) }
             #expect(error?.code == .unavailable)
-            #expect((error?.cause as? GreetingRefusal)?.reason == "wrong password")
+            #expect((error?.cause as? HandshakeRefusal)?.reason == "wrong password")
             #expect(service.now - began < .milliseconds(100))
             try await service.pass(.seconds(5))
             #expect(await firstState(of: client) == .idle)

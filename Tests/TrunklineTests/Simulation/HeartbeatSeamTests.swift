@@ -6,13 +6,13 @@ import TrunklineTesting
 /// Heartbeats where a link begins and where it is left.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct HeartbeatSeamTests {
-    /// The greeting has the first word. The machine of no link had the default policy: it was armed as soon as reading
-    /// began, and sent a ping into the greeting.
-    @Test func noPingGoesOutWhileGreeting() throws {
+    /// The handshake has the first word. The machine of no link had the default policy: it was armed as soon as reading
+    /// began, and sent a ping into the handshake.
+    @Test func noPingGoesOutDuringTheHandshake() throws {
         let options = ClientOptions {
             $0.connecting.timeout = .seconds(300)
-            $0.greeting.timeout = .seconds(200)
-            $0.greeting.perform = { _ = try await $0.send(ask("login"), timeout: .seconds(200)) }
+            $0.handshake.timeout = .seconds(200)
+            $0.handshake.perform = { _ = try await $0.send(ask("login"), timeout: .seconds(200)) }
         }
         try simulate(options: options, handler: { _ in .after(.seconds(100), .echo) }) { service, client in
             try await client.connect()

@@ -144,13 +144,13 @@ struct LastResponseTests {
         }
     }
 
-    /// The last response of the link is the answer to its greeting: such a link is never ready, and its successors are
+    /// The last response of the link is the answer to its handshake: such a link is never ready, and its successors are
     /// made after waits.
-    @Test func aGreetingWhoseAnswerIsTheLastFailsTheAttempt() throws {
+    @Test func aHandshakeWhoseAnswerIsTheLastFailsTheAttempt() throws {
         let options = ClientOptions { options in
             options.reconnecting.maximumAttempts = 4
-            options.greeting.perform = { greeter in
-                let reply = try await greeter.send(Request(body: "last"))
+            options.handshake.perform = { handshaker in
+                let reply = try await handshaker.send(Request(body: "last"))
                 #expect(reply.body == "last")
             }
         }
@@ -216,8 +216,8 @@ struct LastResponseTests {
     @Test(arguments: 0..<20 as Range<UInt64>)
     func codecsHearOfEveryFrameOnceAndInOrder(_ seed: UInt64) throws {
         let options = ClientOptions { options in
-            options.greeting.perform = { greeter in
-                let reply = try await greeter.send(Request(body: "hello"))
+            options.handshake.perform = { handshaker in
+                let reply = try await handshaker.send(Request(body: "hello"))
                 #expect(reply.body == "hello")
             }
             options.failover.errorRate = nil

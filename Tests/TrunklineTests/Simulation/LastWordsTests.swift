@@ -8,7 +8,7 @@ import TrunklineTesting
 struct LastWordsTests {
     /// The write of the pong failed, what was left of the link was read, and the same frames were taken again, the ping among
     /// them, and so on until the stack was full.
-    @Test func aPingAndAResetInOneGreetingAreTakenOnce() throws {
+    @Test func aPingAndAResetInOneHandshakeAreTakenOnce() throws {
         let network = SimulatedNetwork(seed: 1)
         let pongs = Mutex(0)
         let codec = InterruptedCodec(base: PartsCodec.inOrder) {
@@ -20,9 +20,9 @@ struct LastWordsTests {
         }
         let heard = Mutex<[Bytes]>([])
         let options = ClientOptions {
-            $0.greeting.perform = { greeter in
+            $0.handshake.perform = { handshaker in
                 for _ in 0..<2 {
-                    let frame = try await greeter.nextFrame()
+                    let frame = try await handshaker.nextFrame()
                     heard.withLock { $0.append(frame.body) }
                 }
             }
@@ -46,17 +46,17 @@ struct LastWordsTests {
         #expect(network.openLinks == 0)
     }
 
-    /// A damaged part is followed by another request's response, on a link that was left. The cancellation was written at
-    /// once, found the link gone, and ended it before the response, which had been read, was taken.
+    /// A malformed part is followed by another request's response, on a link that was left. The cancellation was
+    /// written at once, found the link gone, and ended it before the response, which had been read, was taken.
     @Test func aCancellationThatFindsALeftLinkGoneKeepsNobodysAnswer() throws {
         let network = SimulatedNetwork(seed: 1)
         let codec = InterruptedCodec(base: PartsCodec.standard) { network.reset("a") }
         // A part of the reply to the request with serial 50, the client's first.
         let header: [UInt8] = [0x80, 0, 4, 0x10, 0, 0, 0, 50, 0, 0, 0, 7]
-        let damaged = Reaction.garbage(Bytes(header + Array("damaged".utf8)))
+        let malformed = Reaction.garbage(Bytes(header + Array("garbled".utf8)))
         try network.runBlocking {
             let handler: LoopbackServer.Handler = {
-                $0.body == "bad" ? .noReply : .after(.seconds(1), .sequence([damaged, .echo]))
+                $0.body == "bad" ? .noReply : .after(.seconds(1), .sequence([malformed, .echo]))
             }
             let first = try await network.serve(at: "a:1", speaking: PartsCodec.standard, handler: handler)
             let second = try await network.serve(at: "b:1", speaking: PartsCodec.standard)

@@ -99,11 +99,11 @@ struct LayoutLinkTests {
     }
 
     /// There was no way to give a heartbeat or a cancellation the session's number.
-    @Test func everyFrameBehindTheGreetingHasTheFieldsThatItSet() throws {
+    @Test func everyFrameBehindTheHandshakeHasTheFieldsThatItSet() throws {
         let options = ClientOptions { options in
-            options.greeting.perform = { greeter in
-                let answer = try await greeter.send(Request(type: 0x11))
-                try await greeter.setDefault("session", to: answer["session"] ?? 0)
+            options.handshake.perform = { handshaker in
+                let answer = try await handshaker.send(Request(type: 0x11))
+                try await handshaker.setDefault("session", to: answer["session"] ?? 0)
             }
         }
         let handler: LoopbackServer.Handler = { request in
@@ -131,10 +131,10 @@ struct LayoutLinkTests {
     }
 
     /// It was tried again until the caller's deadline, as if time could mend it.
-    @Test func aFieldThatThereIsNotIsTheGreetingsError() throws {
+    @Test func aFieldThatThereIsNotIsTheHandshakesError() throws {
         let options = ClientOptions { options in
             options.requests.timeout = nil
-            options.greeting.perform = { try await $0.setDefault("nothing", to: [1, 2]) }
+            options.handshake.perform = { try await $0.setDefault("nothing", to: [1, 2]) }
         }
         try simulate(speaking: layout, options: options) { _, client in
             let error = await failure { () throws(ClientError) in try await client.send(Request(type: 0x10)) }

@@ -63,7 +63,7 @@ struct OrderlyCloseTests {
     }
 
     @Test func aSubscriberComesBackAtTheStartOfTheBackoffAfterEachHandshake() throws {
-        let options = ClientOptions { $0.greeting.perform = { _ = try await $0.send(ask("login")) } }
+        let options = ClientOptions { $0.handshake.perform = { _ = try await $0.send(ask("login")) } }
         try simulate(options: options) { service, client in
             let pushes = client.pushes()
             for number in 1...20 {
@@ -109,7 +109,7 @@ struct OrderlyCloseTests {
     /// It lets its clients log in, answers nothing, and closes: that is no work.
     @Test func aServerThatHangsAfterItsHandshakeAndClosesIsPaced() throws {
         let options = ClientOptions {
-            $0.greeting.perform = { _ = try await $0.send(ask("login")) }
+            $0.handshake.perform = { _ = try await $0.send(ask("login")) }
             $0.requests.timeout = .milliseconds(100)
             $0.failover.errorRate = nil
             $0.liveness.maximumStalls = nil

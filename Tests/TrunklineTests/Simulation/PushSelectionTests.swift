@@ -20,13 +20,13 @@ struct PushSelectionTests {
         return words
     }
 
-    /// Lines; "!topic text" is a push, and one whose text is "bad" is damaged, "worse" beyond recognition.
+    /// Lines; "!topic text" is a push, and one whose text is "bad" is malformed, "worse" beyond recognition.
     private static let lines = DelimitedCodec(delimiter: "\n")
         .reading { frame in
             let text = String(frame.body)
             guard text.hasPrefix("!") else { return }
             frame.kind = .push
-            if text.hasSuffix("bad") || text.hasSuffix("worse") { frame.damage = .malformed }
+            if text.hasSuffix("bad") || text.hasSuffix("worse") { frame.malformedReason = .malformed }
         }
         .keyingPushes { push in
             let text = String(push.body)

@@ -115,7 +115,7 @@ struct RetryTests {
         }
     }
 
-    @Test func aRejectionIsAnAnswer() throws {
+    @Test func anErrorResponseIsAnAnswer() throws {
         let handler: LoopbackServer.Handler = { _ in .status(5) }
         try simulate(speaking: statusLayout, handler: handler) { service, client in
             let error = await failure { () throws(ClientError) in

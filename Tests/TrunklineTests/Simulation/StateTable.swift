@@ -7,7 +7,7 @@ import TrunklineTesting
 
 /// A state that a client can be in, by its name in the tables of `Connecting.md`.
 enum Situation: String, CaseIterable, Sendable {
-    case idle, resolving, connecting, greeting, ready
+    case idle, resolving, connecting, handshaking, ready
     case left = "ready, a link left"
     case waiting, suspended, draining, closed
 }
@@ -58,9 +58,9 @@ struct StateWorld: Sendable {
     fileprivate let facts: Facts
 
     fileprivate final class Facts: Sendable {
-        /// Whether the servers answer greetings.
-        let answersGreetings = Mutex(true)
-        let runningGreetings = Mutex(0)
+        /// Whether the servers answer handshakes.
+        let answersHandshakes = Mutex(true)
+        let runningHandshakes = Mutex(0)
         /// The request that takes two seconds.
         let slow = Mutex<PendingRequest?>(nil)
     }
@@ -88,7 +88,7 @@ struct StateWorld: Sendable {
         let isGone = Mutex(false)
         try network.runBlocking {
             let handler: LoopbackServer.Handler = { request in
-                if request.body == "login" { return facts.answersGreetings.withLock { $0 } ? .echo : .noReply }
+                if request.body == "login" { return facts.answersHandshakes.withLock { $0 } ? .echo : .noReply }
                 return request.body == "slow" ? .after(.seconds(2), .echo) : .echo
             }
             var servers: [LoopbackServer] = []
@@ -99,12 +99,12 @@ struct StateWorld: Sendable {
             let options = ClientOptions { options in
                 options.reconnecting.policy = FixedRetries(count: 1000, delay: .seconds(10))
                 options.requests.timeout = .seconds(60)
-                options.greeting.perform = { greeter in
-                    facts.runningGreetings.withLock { $0 += 1 }
-                    defer { facts.runningGreetings.withLock { $0 -= 1 } }
-                    _ = try await greeter.send(ask("login"))
+                options.handshake.perform = { handshaker in
+                    facts.runningHandshakes.withLock { $0 += 1 }
+                    defer { facts.runningHandshakes.withLock { $0 -= 1 } }
+                    _ = try await handshaker.send(ask("login"))
                 }
-                options.greeting.restore = { _, _ in withExtendedLifetime(witness) {} }
+                options.handshake.restore = { _, _ in withExtendedLifetime(witness) {} }
                 change(&options)
             }
             let client = network.client(of: ["a:1", "b:1"], speaking: .standard, options: options)
@@ -116,7 +116,7 @@ struct StateWorld: Sendable {
             facts.slow.withLock { $0 = nil }
             for server in servers { await server.stop() }
         }
-        #expect(facts.runningGreetings.withLock { $0 } == 0, "\(situation)")
+        #expect(facts.runningHandshakes.withLock { $0 } == 0, "\(situation)")
         #expect(isGone.withLock { $0 }, "\(situation): somebody holds the client")
         #expect(network.openLinks == 0, "\(situation)")
         #expect(network.armedTimers == 0, "\(situation)")
@@ -131,8 +131,8 @@ struct StateWorld: Sendable {
         case .connecting:
             for host in ["a", "b"] { network.swallowConnections(to: host) }
             await client.reconnectNow()
-        case .greeting:
-            facts.answersGreetings.withLock { $0 = false }
+        case .handshaking:
+            facts.answersHandshakes.withLock { $0 = false }
             await client.reconnectNow()
         case .ready: try await client.connect()
         case .left:
@@ -167,7 +167,7 @@ struct StateWorld: Sendable {
             network.setResolution(of: host)
             network.acceptConnections(to: host)
         }
-        facts.answersGreetings.withLock { $0 = true }
+        facts.answersHandshakes.withLock { $0 = true }
         await client.resume()
     }
 

@@ -34,7 +34,7 @@ struct StateTableTests {
     }
 
     /// Requests that wait for a link are not dropped by `close()`: they have their time.
-    @Test(arguments: [Situation.resolving, .connecting, .greeting, .waiting, .suspended])
+    @Test(arguments: [Situation.resolving, .connecting, .handshaking, .waiting, .suspended])
     func closingWaitsForThoseWhoWaitForALink(_ situation: Situation) throws {
         try StateWorld.run(in: situation) { world in
             let waiting = world.client.start(ask("waiting"), timeout: .seconds(1))
@@ -70,12 +70,12 @@ struct StateTableTests {
     func aConnectionAloneClosesAtOnce(_ situation: Situation) throws {
         try StateWorld.run(in: situation) { world in
             var options = world.client.options
-            options.greeting.restore = { _, _ in }
+            options.handshake.restore = { _, _ in }
             let connection = world.network.connection(to: ["a:1", "b:1"], speaking: .standard, options: options)
             if situation != .idle { await connection.reconnectNow() }
             try await world.pass(.milliseconds(100))
             if situation == .suspended { await connection.suspend() }
-            if [.resolving, .connecting, .greeting, .waiting, .suspended].contains(situation) {
+            if [.resolving, .connecting, .handshaking, .waiting, .suspended].contains(situation) {
                 #expect(await connection.state.description.hasPrefix(situation.rawValue))
             }
             let began = world.now
@@ -110,7 +110,7 @@ struct StateTableTests {
     }
 
     /// The link is lost in every state in which there is one.
-    @Test(arguments: [Situation.greeting, .ready, .left, .draining])
+    @Test(arguments: [Situation.handshaking, .ready, .left, .draining])
     func everyStateSurvivesTheLossOfItsLink(_ situation: Situation) throws {
         try StateWorld.run(in: situation) { world in
             world.network.reset()

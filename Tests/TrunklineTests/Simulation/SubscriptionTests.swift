@@ -21,7 +21,7 @@ struct SubscriptionTests {
     // MARK: Without an answer
 
     @Test func aSubscriptionWithoutAnAnswerIsRestoredBeforeTheLinkIsReady() throws {
-        let options = ClientOptions { $0.greeting.perform = { _ = try await $0.send(ask("login")) } }
+        let options = ClientOptions { $0.handshake.perform = { _ = try await $0.send(ask("login")) } }
         let handler: LoopbackServer.Handler = { String($0.body).hasPrefix("quiet") ? .noReply : .echo }
         try simulate(options: options, handler: handler) { service, client in
             _ = try await client.subscribe(ask("loud"))
@@ -60,7 +60,7 @@ struct SubscriptionTests {
     }
 
     @Test func subscriptionsWithoutAnswersThatTheServerKeepsAreNotRestored() throws {
-        let options = ClientOptions { $0.greeting.perform = { await $0.keepSubscriptions() } }
+        let options = ClientOptions { $0.handshake.perform = { await $0.keepSubscriptions() } }
         try simulate(options: options, handler: { $0.body == "quiet" ? .noReply : .echo }) { service, client in
             _ = try await client.subscribe(posting: ask("quiet"))
             try await service.server.waitForRequests(1)
@@ -103,7 +103,7 @@ struct SubscriptionTests {
         var conditions = NetworkConditions()
         conditions.latency = .milliseconds(1)...(.milliseconds(1))
         conditions.fragmentation = 0
-        // Only a greeting's requests, recognised by their serials, leave the link open.
+        // Only a handshake's requests, recognised by their serials, leave the link open.
         let flapping: LoopbackServer.Handler = { $0.serial < 1 << 31 ? .sequence([.echo, .close]) : .echo }
         try simulate(conditions: conditions, options: options, handler: flapping) { service, client in
             try await expectEcho("a", by: client)
@@ -156,7 +156,7 @@ struct SubscriptionTests {
         let arrivals = Mutex<(all: [Duration], most: Int)>(([], 0))
         let options = ClientOptions {
             $0.requests.maximumInFlight = limit
-            $0.greeting.maximumInFlight = window
+            $0.handshake.maximumInFlight = window
         }
         try network.runBlocking {
             let server = try await network.serve(at: "db:7000", speaking: .standard) { _ in

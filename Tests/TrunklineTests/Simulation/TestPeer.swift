@@ -192,15 +192,15 @@ actor TestServer: ListenerHandler {
     nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
     private let echoes: Bool
     /// Written at once to whoever connects.
-    private let greeting: [UInt8]
+    private let banner: [UInt8]
     private let tls: (any TLSContext)?
     private var listener: (any Listener)?
     private(set) var peers: [TestPeer] = []
 
-    init(on loop: SimulatedEventLoop, echoes: Bool = true, greeting: [UInt8] = [], tls: (any TLSContext)? = nil) {
+    init(on loop: SimulatedEventLoop, echoes: Bool = true, banner: [UInt8] = [], tls: (any TLSContext)? = nil) {
         self.loop = loop
         self.echoes = echoes
-        self.greeting = greeting
+        self.banner = banner
         self.tls = tls
     }
 
@@ -224,7 +224,7 @@ actor TestServer: ListenerHandler {
         }
         peer.assumeIsolated {
             unsafe $0.adopt(transport)
-            if !greeting.isEmpty { $0.write(greeting) }
+            if !banner.isEmpty { $0.write(banner) }
         }
         assumeIsolated { $0.peers.append(peer) }
         return receiver

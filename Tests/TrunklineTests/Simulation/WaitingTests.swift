@@ -91,12 +91,12 @@ struct WaitingTests {
         }
     }
 
-    /// The socket was there and the greeting was not over: `connect()` came back before the link was ready.
-    @Test func aLinkThatIsBeingGreetedIsNotReady() throws {
+    /// The socket was there and the handshake was not over: `connect()` came back before the link was ready.
+    @Test func aLinkInItsHandshakeIsNotReady() throws {
         let options = ClientOptions {
-            $0.greeting.perform = { greeter in _ = try await greeter.send(ask("greeting")) }
+            $0.handshake.perform = { handshaker in _ = try await handshaker.send(ask("handshake")) }
         }
-        let handler: LoopbackServer.Handler = { $0.body == "greeting" ? .after(.milliseconds(500), .echo) : .echo }
+        let handler: LoopbackServer.Handler = { $0.body == "handshake" ? .after(.milliseconds(500), .echo) : .echo }
         try simulate(options: options, handler: handler) { service, client in
             async let first: Void = client.connect()
             try await service.server.waitForRequests(1)

@@ -33,11 +33,11 @@ struct SecuredTransportTests {
     /// Runs `body` with two peers that are connected; in the end no link may be left.
     private func run(
         _ network: SimulatedNetwork,
-        greeting: [UInt8] = [],
+        banner: [UInt8] = [],
         _ body: @escaping @Sendable (Pair) async throws -> Void
     ) throws {
         let contexts = try Self.contexts.get()
-        let server = TestServer(on: network.loop, echoes: false, greeting: greeting, tls: contexts.server)
+        let server = TestServer(on: network.loop, echoes: false, banner: banner, tls: contexts.server)
         try network.runBlocking {
             try await server.listen(on: network.address("db"))
             let client = TestPeer(on: network.loop, tls: contexts.client)
@@ -132,7 +132,7 @@ struct SecuredTransportTests {
 
     /// A socket with room is no news before the handshake is over: asking for it made the loop go round and round.
     @Test func whoWaitsToWriteDuringTheHandshakeIsToldAfterIt() throws {
-        try run(SimulatedNetwork(seed: 1, conditions: narrow), greeting: pattern(5000)) { pair in
+        try run(SimulatedNetwork(seed: 1, conditions: narrow), banner: pattern(5000)) { pair in
             #expect(await pair.client.received(atLeast: 5000) == pattern(5000))
             #expect(await pair.server.events.first == "connected")
         }

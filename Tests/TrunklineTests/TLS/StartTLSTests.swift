@@ -7,7 +7,7 @@ import TrunklineTesting
     private func run(
         _ reaction: Reaction,
         identity names: [String] = ["127.0.0.1"],
-        greeting perform: @escaping @Sendable (Greeter) async throws -> Void = { link in
+        handshake perform: @escaping @Sendable (Handshaker) async throws -> Void = { link in
             _ = try await link.send(Request(type: 0x411, body: "TLS?"))
             try await link.startTLS()
             _ = try await link.send(Request(type: 0x410, body: "login"))
@@ -22,8 +22,8 @@ import TrunklineTesting
         ) { request in request.type == 0x411 ? reaction : .echo }
         let options = ClientOptions { options in
             options.tls.roots = .only(authority.root)
-            options.greeting.perform = perform
-            options.greeting.timeout = patience
+            options.handshake.perform = perform
+            options.handshake.timeout = patience
             options.requests.timeout = patience
             options.connecting.timeout = patience
             options.reconnecting.maximumAttempts = 1
@@ -38,7 +38,7 @@ import TrunklineTesting
         await server.stop()
     }
 
-    @Test("a greeting switches to TLS, and all that follows is secured", .timeLimit(.minutes(5)))
+    @Test("a handshake switches to TLS, and all that follows is secured", .timeLimit(.minutes(5)))
     func upgrades() async throws {
         try await run(.sequence([.reply("go on"), .startTLS])) { server, client in
             try await expectEcho("hello", by: client)

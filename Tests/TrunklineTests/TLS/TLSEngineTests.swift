@@ -146,8 +146,8 @@ import TrunklineTesting
         #expect(Pair.read(pair.client.outgoing.takeAll(), by: pair.server).bytes == [4, 5])
     }
 
-    @Test("every byte that is damaged on the way is noticed")
-    func damaged() async throws {
+    @Test("every byte that is corrupted on the way is noticed")
+    func corrupted() async throws {
         for position in stride(from: 0, through: 40, by: 5) {
             let pair = try await Pair()
             #expect(try pair.shakeHands() == (true, true))

@@ -12,7 +12,7 @@
 /// .requests { head in head.hasPrefix("set ") ? .count(inWord: 4, of: head) : .absent }
 /// .reading { frame in
 ///     if frame.head.hasPrefix("VALUE ") { frame.kind = .part }
-///     if frame.head.hasSuffix("ERROR") { frame.isRejection = true }
+///     if frame.head.hasSuffix("ERROR") { frame.isErrorResponse = true }
 /// }
 /// ```
 ///
@@ -183,9 +183,9 @@ public struct CountedPayloadCodec: FrameCodec {
 
     /// Returns a codec that passes every received frame except heartbeats to `rule`, in place of an earlier rule.
     ///
-    /// `rule` gets it as a `response` that is no rejection and may change everything about it: `kind`, `serial`,
-    /// `isRejection`, `status`, `body`, or `damage` for one that is not acceptable. A frame that is to be ignored is a
-    /// `pong`. Called on the client's loop: it must not block.
+    /// `rule` gets it as a `response` that is not an error response and may change everything about it: `kind`,
+    /// `serial`, `isErrorResponse`, `status`, `body`, or `malformedReason` for one that is not acceptable. A frame that
+    /// is to be ignored is a `pong`. Called on the client's loop: it must not block.
     ///
     /// A test server asks it whether the client would take a frame for what it is meant to be, and sends none that it would
     /// not.
@@ -229,8 +229,14 @@ extension Frame {
     }
 
     /// Makes a frame with `head` before its payload, `body`.
-    public init(_ kind: Kind, serial: SerialNumber = 0, isRejection: Bool = false, head: Bytes, body: Bytes = Bytes()) {
-        self.init(kind, serial: serial, isRejection: isRejection, body: body)
+    public init(
+        _ kind: Kind,
+        serial: SerialNumber = 0,
+        isErrorResponse: Bool = false,
+        head: Bytes,
+        body: Bytes = Bytes()
+    ) {
+        self.init(kind, serial: serial, isErrorResponse: isErrorResponse, body: body)
         self.head = head
     }
 }
@@ -398,8 +404,8 @@ extension CountedPayloadCodec {
         guard received.kind == frame.kind else {
             throw FrameError(.unknownType, "the \(other) takes this \(frame.kind) frame for a \(received.kind)")
         }
-        guard received.isRejection || !frame.isRejection else {
-            throw FrameError(.malformed, "the \(other) does not take this frame for a rejection")
+        guard received.isErrorResponse || !frame.isErrorResponse else {
+            throw FrameError(.malformed, "the \(other) does not take this frame for an error response")
         }
         guard matching == .inOrder || received.serial == frame.serial || frame.kind == .push || frame.kind == .goAway
         else {

@@ -7,7 +7,7 @@
 /// let lines = DelimitedCodec(delimiter: "\r\n")
 ///     .heartbeat(ping: "PING", pong: "PONG")
 ///     .reading { frame in
-///         if frame.body.hasPrefix("-ERR") { frame.isRejection = true }
+///         if frame.body.hasPrefix("-ERR") { frame.isErrorResponse = true }
 ///         if frame.body.hasPrefix("MSG ") { frame.kind = .push }
 ///     }
 /// ```
@@ -18,9 +18,9 @@
 /// `encode` looks for the whole delimiter only, so with `"\r\n"` a lone LF or CR in a body is sent as it is: remove both from
 /// bodies that come from elsewhere, since many servers end a line there.
 ///
-/// A received frame that is too long costs that frame and nothing else: it is delivered with its `damage` set to
-/// `illegalLength` and the first bytes of its body, as many as a frame may have, and what follows up to its last delimiter
-/// is dropped as it arrives.
+/// A received frame that is too long costs that frame and nothing else: it is delivered with its `malformedReason` set
+/// to `illegalLength` and the first bytes of its body, as many as a frame may have, and what follows up to its last
+/// delimiter is dropped as it arrives.
 public struct DelimitedCodec: FrameCodec {
     /// The largest whole frame in bytes, delimiters included, both ways.
     public let maximumFrameSize: Int
@@ -103,9 +103,10 @@ public struct DelimitedCodec: FrameCodec {
 
     /// The same with a say about every frame that a client receives and that is no heartbeat; in place of an earlier one.
     ///
-    /// `rule` gets it as a `response` that is no rejection and may change everything about it: `kind`, `isRejection`,
-    /// `status`, `type`, or `damage` for one that is not acceptable. A frame that is to be ignored is a `pong`. It gets
-    /// damaged frames too, which are what they are for all that. Called on the client's loop: it must not block.
+    /// `rule` gets it as a `response` that is not an error response and may change everything about it: `kind`,
+    /// `isErrorResponse`, `status`, `type`, or `malformedReason` for one that is not acceptable. A frame that is to be
+    /// ignored is a `pong`. It gets malformed frames too, which are what they are for all that. Called on the client's
+    /// loop: it must not block.
     ///
     /// A test server asks it whether the client would take a frame for what it is meant to be, and sends none that it would
     /// not.
@@ -195,7 +196,7 @@ extension DelimitedCodec {
         input.skip(max(1, searched - limit))
         passing = parts - found
         (searched, found) = (0, 0)
-        return frame(body, damage: .illegalLength)
+        return frame(body, malformedReason: .illegalLength)
     }
 
     /// Drops what there is of a frame that was too long. Returns whether its end has come.
@@ -211,9 +212,9 @@ extension DelimitedCodec {
         return true
     }
 
-    private func frame(_ body: Bytes, damage: FrameError.Code? = nil) -> Frame {
+    private func frame(_ body: Bytes, malformedReason: FrameError.Code? = nil) -> Frame {
         var frame = Frame(.response, body: body)
-        frame.damage = damage
+        frame.malformedReason = malformedReason
         reading.apply(to: &frame)
         return frame
     }

@@ -41,13 +41,13 @@ struct FrameReading: Sendable {
     private func check(_ frame: Frame, takenFor kind: Frame.Kind) throws(FrameError) {
         var received = frame
         received.kind = kind
-        received.isRejection = false
+        received.isErrorResponse = false
         rule?(&received)
         guard received.kind == frame.kind else {
             throw FrameError(.unknownType, "the client takes this \(frame.kind) frame for a \(received.kind)")
         }
-        guard received.isRejection || !frame.isRejection else {
-            throw FrameError(.malformed, "the client does not take this frame for a rejection")
+        guard received.isErrorResponse || !frame.isErrorResponse else {
+            throw FrameError(.malformed, "the client does not take this frame for an error response")
         }
     }
 

@@ -204,8 +204,8 @@ public struct LengthPrefixedCodec: FrameCodec {
     /// The same with a say about every frame that a client receives and that is no heartbeat; in place of an earlier one.
     ///
     /// `rule` gets it as a `response`, or as a `push` if its serial number is none of the client's, and may change everything
-    /// about it: `kind`, `isRejection`, `status`, or `damage` for one that is not acceptable. A frame that is to be ignored
-    /// is a `pong`. Called on the client's loop: it must not block.
+    /// about it: `kind`, `isErrorResponse`, `status`, or `malformedReason` for one that is not acceptable. A frame that
+    /// is to be ignored is a `pong`. Called on the client's loop: it must not block.
     ///
     /// A test server asks it whether the client would take a frame for what it is meant to be, and sends none that it would
     /// not.

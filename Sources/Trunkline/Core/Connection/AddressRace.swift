@@ -5,8 +5,8 @@
 ///
 /// The two families are asked for separately. IPv6 comes first and then they take turns (§4), each attempt 250 ms after
 /// the one before, or at once when one fails (§5); the attempts under way go on meanwhile. If IPv4 answers first, IPv6
-/// is waited for a little (§3). The first attempt that is *usable* wins, which is more than connected where a handshake
-/// follows; all others are closed.
+/// is waited for a little (§3). The first attempt that is *usable* wins, which is more than connected where a TLS
+/// handshake follows; all others are closed.
 ///
 /// Every input returns what is to be done, in that order. Inputs about attempts that are gone change nothing.
 package struct AddressRace: Sendable {
@@ -65,7 +65,7 @@ package struct AddressRace: Sendable {
     package private(set) var failures: [Failure] = []
     /// The attempts under way, in the order they were started.
     package private(set) var running: [(id: AttemptID, address: SocketAddress)] = []
-    /// Those of them whose socket is connected, and which cannot be used before a handshake is over.
+    /// Those of them whose socket is connected, and which cannot be used before a TLS handshake is over.
     package private(set) var connected: Set<AttemptID> = []
     /// Not yet tried, by family; what is of no family counts as IPv4.
     private var untried: [AddressFamily: [SocketAddress]] = [:]
@@ -108,7 +108,7 @@ package struct AddressRace: Sendable {
         return advance(at: now)
     }
 
-    /// The attempt's socket is connected, and its handshake begins. Changes nothing but what a timeout says.
+    /// The attempt's socket is connected, and its TLS handshake begins. Changes nothing but what a timeout says.
     package mutating func attemptConnected(_ id: AttemptID) { connected.insert(id) }
 
     /// The attempt can be used.

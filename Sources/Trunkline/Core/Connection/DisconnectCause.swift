@@ -26,8 +26,8 @@ public enum DisconnectCause: String, Sendable, Hashable, CaseIterable {
     case protocolViolation
     /// TLS could not be established, or was broken off.
     case tls
-    /// The greeting failed: the server refused it, or it took too long.
-    case greetingRefused
+    /// The handshake failed: the server refused it, or it took too long.
+    case handshakeRefused
     /// We closed it, suspended it, or went to another endpoint.
     case closedLocally
     /// Any other error of the system.

@@ -1,7 +1,7 @@
 /// What becomes of attempts and links, and the rules by which another follows.
 extension ReconnectMachine {
     /// A request, or a new subscriber, needs a link. After an orderly end it does not wait for the policy's delay.
-    package mutating func wanted(at now: Instant) -> Action {
+    package mutating func linkNeeded(at now: Instant) -> Action {
         switch state {
         case .idle: return start(at: now)
         case .waiting(let until, _, _): return connectPromptly(before: until, at: now)

@@ -35,14 +35,15 @@ public struct Frame: Sendable, Hashable {
     public var status: UInt32
     /// True for a response by which the server refuses or reports failure: `send` throws `rejected`. True for a part too
     /// if it is one of such a response, and not of what came before the server changed its mind.
-    public var isRejection: Bool
+    public var isErrorResponse: Bool
     /// True for a received response after which the server answers no further request on this link (HTTP's
     /// `Connection: close`). Not looked at for frames to send.
     ///
     /// A client closes the link then and connects again at once to the same server, which has said nothing about itself
     /// but something about the link. Requests that had started behind the answered one are lost (`connectionLost`, fate
-    /// `unknown`); those that had not go out on the next link. In a greeting it fails the attempt, unless the greeting has
-    /// failed by itself. A `Connection` used alone hands the frame over and leaves the rest to the server, which closes.
+    /// `unknown`); those that had not go out on the next link. In a handshake it fails the attempt, unless the
+    /// handshake has failed by itself. A `Connection` used alone hands the frame over and leaves the rest to the
+    /// server, which closes.
     public var endsLink = false
     /// What is wrong with a received frame of which only that it was there, and where it ended, is certain; `nil`, the
     /// default, for nothing. Its body may be incomplete. Not looked at for frames to send.
@@ -52,7 +53,7 @@ public struct Frame: Sendable, Hashable {
     /// its request, fate `unknown`, which is cancelled; a push with it is a gap in the streams of pushes. A `Connection` used
     /// alone hands it over. Set by `DelimitedCodec` (`illegalLength`), by layouts (`unknownType`, `missingBody`) and by codecs
     /// of your own.
-    public var damage: FrameError.Code?
+    public var malformedReason: FrameError.Code?
     /// The message itself.
     public var body: Bytes
     /// Where it was received.
@@ -95,14 +96,14 @@ public struct Frame: Sendable, Hashable {
         type: UInt32 = 0,
         serial: SerialNumber = 0,
         status: UInt32 = 0,
-        isRejection: Bool = false,
+        isErrorResponse: Bool = false,
         body: Bytes = Bytes()
     ) {
         self.kind = kind
         self.type = type
         self.serial = serial
         self.status = status
-        self.isRejection = isRejection
+        self.isErrorResponse = isErrorResponse
         self.body = body
         fields = []
     }
@@ -114,7 +115,7 @@ public struct Frame: Sendable, Hashable {
         type: UInt32,
         serial: SerialNumber,
         status: UInt32,
-        isRejection: Bool,
+        isErrorResponse: Bool,
         body: Bytes,
         fields: [NamedField]
     ) {
@@ -122,7 +123,7 @@ public struct Frame: Sendable, Hashable {
         self.type = type
         self.serial = serial
         self.status = status
-        self.isRejection = isRejection
+        self.isErrorResponse = isErrorResponse
         self.body = body
         self.fields = fields
     }
@@ -171,7 +172,7 @@ extension Frame: CustomStringConvertible {
     /// The header's values and the size of the body, for logs. None of the body's bytes.
     public var description: String {
         var text = "\(kind) type 0x\(String(type, radix: 16)) serial \(serial)"
-        if status != 0 || isRejection { text += " status \(status)" }
+        if status != 0 || isErrorResponse { text += " status \(status)" }
         return text + " (\(body))"
     }
 }

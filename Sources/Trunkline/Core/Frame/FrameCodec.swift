@@ -15,7 +15,7 @@ public enum ResponseMatching: Sendable, Hashable {
 /// of the codec that the client was made with. `FrameLayout` is a codec that is declared; write one of your own for a
 /// protocol that no layout describes.
 ///
-/// The codec decides each received frame's `kind`, `serial`, `status` and `isRejection`.
+/// The codec decides each received frame's `kind`, `serial`, `status` and `isErrorResponse`.
 public protocol FrameCodec: Sendable {
     /// How responses find their requests.
     var matching: ResponseMatching { get }
@@ -26,7 +26,7 @@ public protocol FrameCodec: Sendable {
     /// next call sees it again at the front, with more behind it. What the codec remembers of it, it may keep. Check a length against your limit *before*
     /// waiting for the body, then call `input.await(_:)` with it so that large frames are read in one piece.
     /// Throw only for bytes that can never become a frame: the link is closed then. A frame that is no good, but whose end
-    /// is known, can be returned with its `damage` instead: it costs one request.
+    /// is known, can be returned with its `malformedReason` instead: it costs one request.
     mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame?
 
     /// The server has closed its side in good order: the frame that this completes, if any. `input` holds what was not
@@ -55,11 +55,12 @@ public protocol FrameCodec: Sendable {
     ///
     /// Throw `responseMismatch` for one that cannot. Matched by serial, it costs its request alone: that fails with
     /// `protocolViolation`, fate `unknown`, is cancelled, and its serial is quarantined. Matched in order, it ends the link,
-    /// on which the responses have shifted. In a greeting it ends the attempt.
+    /// on which the responses have shifted. In a handshake it ends the attempt.
     func check(_ response: Frame, against request: Frame) throws(FrameError)
 
     /// Whether other requests may follow `request` on its link before it is answered to the end. Asked in protocols matched
-    /// in order only, once for each request of a `Client`; a greeting, and a `Connection` alone, look after that themselves.
+    /// in order only, once for each request of a `Client`; a handshake, and a `Connection` alone, look after that
+    /// themselves.
     ///
     /// If not, those behind it wait; once its caller has given it up, they go out on another link. For requests after which
     /// it is not known what becomes of the next (HTTP's `POST`, or a request to upgrade).
@@ -69,8 +70,8 @@ public protocol FrameCodec: Sendable {
     /// later answer to the wrong request in protocols matched in order.
     func mayPost(_ message: Frame) -> Bool
 
-    /// Whether `response`, which is no rejection, may be kept and given to later callers who ask for the same with a
-    /// `CachePolicy`. Asked about such calls alone.
+    /// Whether `response`, which is not an error response, may be kept and given to later callers who ask for the same
+    /// with a `CachePolicy`. Asked about such calls alone.
     func mayCache(_ response: Frame) -> Bool
 
     /// Appends the bytes of `frame` to `output`.
@@ -81,8 +82,8 @@ public protocol FrameCodec: Sendable {
     /// it is written and only this frame's caller sees the error.
     mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError)
 
-    /// From now on, frames of this link that do not set the named fields which `frame` has hold these: what the greeting
-    /// was told by `Greeter.setDefault(_:to:)`. Throws for fields that the protocol does not have.
+    /// From now on, frames of this link that do not set the named fields which `frame` has hold these: what the
+    /// handshake was told by `Handshaker.setDefault(_:to:)`. Throws for fields that the protocol does not have.
     mutating func setDefaults(from frame: Frame) throws(FrameError)
 
     /// The frame that tells the server to drop the request `serial` of type `type`; `nil` where there is none.
@@ -120,7 +121,7 @@ public protocol FrameCodec: Sendable {
     /// (`Client.pushes(forKey:buffering:)`); `nil` where it is about nothing in particular.
     ///
     /// Called on the event loop, of the codec that the client was made with, once for each push while there is such a
-    /// stream: it must be quick. Of a push with `damage`, return a key only if it is certain.
+    /// stream: it must be quick. Of a push with `malformedReason`, return a key only if it is certain.
     func pushKey(of push: Frame) -> PushKey?
 
     /// How long the server wants us to stay away that sent `goAway`; `nil` where it does not say.

@@ -139,7 +139,7 @@ public struct HTTP1Codec: FrameCodec {
     private func mark(_ frame: Frame) -> Frame {
         guard let rejected, rejected.contains(Int(frame.status)) else { return frame }
         var frame = frame
-        frame.isRejection = true
+        frame.isErrorResponse = true
         return frame
     }
 

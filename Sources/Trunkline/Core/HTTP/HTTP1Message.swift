@@ -25,7 +25,7 @@ struct HTTP1Message {
             }
         }
         // Of a message that was cut off, the trailers are gone.
-        let length = frame.damage == nil ? frame[Self.trailerLength] ?? 0 : 0
+        let length = frame.malformedReason == nil ? frame[Self.trailerLength] ?? 0 : 0
         guard length <= UInt64(count - head) else {
             throw FrameError(.illegalLength, "trailers longer than their frame")
         }

@@ -1,4 +1,4 @@
-/// Where a rejection says why the server refused, in a layout without a status field: see the role `failureCode`.
+/// Where an error response says why the server refused, in a layout without a status field: see the role `failureCode`.
 public struct FailureCode: Sendable, Hashable {
     /// 1, 2 or 4.
     private let width: Int
@@ -15,7 +15,7 @@ public struct FailureCode: Sendable, Hashable {
         frame.body.integer(at: 0, width: width, order: order).map { UInt32(truncatingIfNeeded: $0) }
     }
 
-    /// Writes the status of a rejection to be sent into its body, if that is empty.
+    /// Writes the status of an error response to be sent into its body, if that is empty.
     ///
     /// Throws `malformed` for a status that does not fit, and for one that is not what the body says.
     func write(to frame: inout Frame) throws(FrameError) {
@@ -23,7 +23,7 @@ public struct FailureCode: Sendable, Hashable {
         if frame.body.isEmpty { frame.body.append(integer: UInt64(frame.status), width: width, order: order) }
         guard let code = code(in: frame), code == frame.status else {
             let found = code(in: frame).map { "says \($0)" } ?? "is too short to say it"
-            throw FrameError(.malformed, "the rejection has the status \(frame.status), but its body \(found)")
+            throw FrameError(.malformed, "the error response has the status \(frame.status), but its body \(found)")
         }
     }
 }

@@ -44,7 +44,7 @@ extension Field {
 
     /// The status code, `frame.status`; at most 4 bytes. Requests have the field too and hold 0 in it.
     ///
-    /// A response whose status is not one of the role `success` is a rejection.
+    /// A response whose status is not one of the role `success` is an error response.
     public static func status<Value: WireCode>(
         _ value: Value.Type,
         order: ByteOrder = .bigEndian

@@ -13,7 +13,7 @@ extension FrameCodec where Self == FrameLayout {
     /// | 4 | type again |
     ///
     /// Type 0 is a heartbeat, 1 a push, 2 cancels, and requests have the types from 3 on. Serials start at 50. A
-    /// response whose code is not 200 is a rejection. A body may be empty; see `requiringBody(inResponsesTo:)`.
+    /// response whose code is not 200 is an error response. A body may be empty; see `requiringBody(inResponsesTo:)`.
     ///
     /// - Warning: The checksum covers the body alone, and the repetition the type. A wrong bit in the serial gives the
     ///   response to another request as a success, and one in the response code is not noticed. Where you choose the

@@ -67,8 +67,8 @@ extension FrameLayout: FrameCodec {
     ///
     /// Throws `illegalLength`, `missingBody`, `unexpectedBytes`, `checksumMismatch`, `repetitionMismatch` or
     /// `unknownType`; the first three as soon as the bytes at fault are there. On the client's side, a frame with a serial
-    /// whose type no role explains is returned with the damage `unknownType` instead, and one without the body that
-    /// `requiringBody(inResponsesTo:)` asks for with `missingBody`: they end where their length says.
+    /// whose type no role explains is returned with `malformedReason` set to `unknownType` instead, and one without the
+    /// body that `requiringBody(inResponsesTo:)` asks for with `missingBody`: they end where their length says.
     public func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
         let plan = inbound
         guard input.count >= plan.header.count else {
@@ -91,7 +91,7 @@ extension FrameLayout: FrameCodec {
             type: numbers.type,
             serial: numbers.serial,
             status: numbers.status,
-            isRejection: kind == .response && plan.status != nil && !roles.success.contains(numbers.status),
+            isErrorResponse: kind == .response && plan.status != nil && !roles.success.contains(numbers.status),
             body: body,
             fields: numbers.fields
         )

@@ -3,8 +3,8 @@ extension FrameLayout {
     ///
     /// Throws `illegalLength` for a body that is too long or too short; `unknownType` for a type that does not fit its
     /// field, that is another role's, or where a ping, cancel, part or goAway frame finds no role; and `malformed` for another number
-    /// that does not fit its field, for a named field that the layout does not declare or that has another size, and for a
-    /// rejection where the layout has no way to say so.
+    /// that does not fit its field, for a named field that the layout does not declare or that has another size, and
+    /// for an error response where the layout has no way to say so.
     public func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
         if let marks {
             let frame = try marked(frame, marks)
@@ -17,7 +17,7 @@ extension FrameLayout {
     @inline(__always)
     private func write(_ frame: borrowing Frame, type: UInt32, into output: inout SendBuffer) throws(FrameError) {
         let plan = outbound
-        if frame.isRejection || !frame.fields.isEmpty { try checkFields(of: frame, plan) }
+        if frame.isErrorResponse || !frame.fields.isEmpty { try checkFields(of: frame, plan) }
         let bodySize = frame.body.count
         guard outboundLimits.bodySizes.contains(bodySize) else { throw outboundLimits.illegalBody(bodySize) }
 
@@ -108,10 +108,10 @@ extension FrameLayout {
 
     /// Refuses what would be lost without a word.
     func checkFields(of frame: borrowing Frame, _ plan: LayoutPlan) throws(FrameError) {
-        if frame.isRejection, plan.status == nil, marks?.failure == nil {
+        if frame.isErrorResponse, plan.status == nil, marks?.failure == nil {
             throw FrameError(
                 .malformed,
-                "the layout has no status and no role failure to say that a frame is a rejection"
+                "the layout has no status and no role failure to say that a frame is an error response"
             )
         }
         for field in frame.fields {
@@ -239,7 +239,7 @@ extension LayoutPlan.Slot {
 // MARK: - For test servers
 
 extension FrameLayout {
-    /// The first status that is no rejection.
+    /// The first status that is not an error response.
     package var successStatus: UInt32 { outbound.status == nil ? 0 : roles.success.lowerBound }
 
     /// The header of `frame` as it would be if its length were the largest that the field holds.

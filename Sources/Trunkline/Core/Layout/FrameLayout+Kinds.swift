@@ -3,7 +3,7 @@
 extension FrameLayout {
     /// The received `frame` as the protocol's marks say it is; `number` is what its kind field holds.
     ///
-    /// A frame that the protocol does not have is damaged, and so is one without the body that it must have. Throws
+    /// A frame that the protocol does not have is malformed, and so is one without the body that it must have. Throws
     /// `unknownType` where that could not be told from what follows.
     @inline(never)
     func classified(_ frame: consuming Frame, number: UInt64, _ marks: RoleMarks) throws(FrameError) -> Frame {
@@ -16,20 +16,20 @@ extension FrameLayout {
             isFailure && inbound.status == nil
             ? marks.failureCode.map { $0.code(in: frame) ?? 0 } ?? marks.failure?.code(in: frame) : nil
         frame.type &= ~marks.typeBits
-        frame.isRejection = frame.kind == .response && (statusFails || isFailure)
-        if frame.isRejection, let code { frame.status = code }
+        frame.isErrorResponse = frame.kind == .response && (statusFails || isFailure)
+        if frame.isErrorResponse, let code { frame.status = code }
         if let judge = marks.kind, !isServerSide {
             guard let kind = judge(frame) else {
-                return try damaged(frame, FrameError(.unknownType, "the role kind knows no such frame: \(frame)"))
+                return try malformed(frame, FrameError(.unknownType, "the role kind knows no such frame: \(frame)"))
             }
             frame.kind = kind
-            frame.isRejection = kind == .response && (statusFails || isFailure)
-            if let code { frame.status = frame.isRejection ? code : 0 }
+            frame.isErrorResponse = kind == .response && (statusFails || isFailure)
+            if let code { frame.status = frame.isErrorResponse ? code : 0 }
         }
         do throws(FrameError) {
             try check(frame, marks)
         } catch {
-            return try damaged(frame, error)
+            return try malformed(frame, error)
         }
         return frame
     }
@@ -38,10 +38,10 @@ extension FrameLayout {
     ///
     /// But where responses match in order it cannot be told whether a frame of an unknown type is one: to be wrong would
     /// give every later response to the wrong request. And a server has no use for what its clients must not send.
-    private func damaged(_ frame: borrowing Frame, _ error: FrameError) throws(FrameError) -> Frame {
+    private func malformed(_ frame: borrowing Frame, _ error: FrameError) throws(FrameError) -> Frame {
         guard !isServerSide, inbound.serial != nil || error.code == .missingBody else { throw error }
         var frame = copy frame
-        frame.damage = error.code
+        frame.malformedReason = error.code
         // Perhaps the answer to the request with its serial, perhaps none: that request is given up, and not answered.
         if error.code == .unknownType { frame.kind = .part }
         return frame
@@ -110,13 +110,13 @@ extension FrameLayout {
             try mark(&frame, marks.part, as: .part, amongst: [.response], marks)
         }
         try check(frame, marks)
-        if frame.kind == .response, let failure = marks.failure, isServerSide || frame.isRejection,
+        if frame.kind == .response, let failure = marks.failure, isServerSide || frame.isErrorResponse,
             !isToldByStatus(frame)
         {
-            let failureCode = frame.isRejection ? marks.failureCode : nil
+            let failureCode = frame.isErrorResponse ? marks.failureCode : nil
             if let failureCode { try failureCode.write(to: &frame) }
             let code = outbound.status == nil && failureCode == nil ? frame.status : 0
-            let (isFailure, bits) = (frame.isRejection, marks.typeBits)
+            let (isFailure, bits) = (frame.isErrorResponse, marks.typeBits)
             try failure.mark(&frame, isFailure, as: "a failure", code: code, typeBits: bits, by: outbound)
         }
         // A pong with a type of its own needs none of a response.
@@ -128,10 +128,10 @@ extension FrameLayout {
         return frame
     }
 
-    /// Whether the status of `frame` says that it is a rejection: then it needs no mark, which could take the place of a type
-    /// or a number of its own.
+    /// Whether the status of `frame` says that it is an error response: then it needs no mark, which could take the
+    /// place of a type or a number of its own.
     private func isToldByStatus(_ frame: borrowing Frame) -> Bool {
-        frame.isRejection && outbound.status != nil && !roles.success.contains(frame.status)
+        frame.isErrorResponse && outbound.status != nil && !roles.success.contains(frame.status)
     }
 
     private func mark(
@@ -163,7 +163,7 @@ extension FrameLayout {
                 "type \(hexadecimal(type)) is none of the role requests (\(list(requests)))"
             )
         }
-        guard frame.kind == .response, !frame.isRejection, frame.body.isEmpty else { return }
+        guard frame.kind == .response, !frame.isErrorResponse, frame.body.isEmpty else { return }
         if let bodies = marks.bodies, bodies.contains(type) {
             throw FrameError(.missingBody, "a response of type \(hexadecimal(type)) has no body")
         }

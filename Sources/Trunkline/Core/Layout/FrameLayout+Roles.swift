@@ -20,8 +20,8 @@ extension FrameLayout {
     ///   - heartbeat: A request that serves as a ping, for protocols without a type for one: a request that costs the
     ///     server little, such as Modbus's diagnostics or DNS's query for the root. It goes out with the type, the body and
     ///     the named fields that it has here and with one of the serials below `serials`, which must leave some. Every
-    ///     response with such a serial is the answer, also a rejection. A layout without serials needs a kind field that
-    ///     lists `pong`. Not together with `ping`.
+    ///     response with such a serial is the answer, also an error response. A layout without serials needs a kind
+    ///     field that lists `pong`. Not together with `ping`.
     ///   - push: The types, or the mark, of what the server sends on its own account.
     ///   - cancel: The type that cancels the request with the same serial.
     ///   - response: The mark that a response has and everything else has not. Without the role `push`, all else that the
@@ -33,15 +33,15 @@ extension FrameLayout {
     ///   - closing: The type of the last frame of a link that the client ends in good order, by which it takes leave
     ///     (SMPP's unbind); its body is empty, and its serial is one of those below the requests' serials, 0 where there are
     ///     none but that. It is a request, whose answer is not waited for. See `FrameCodec.closingFrame()`.
-    ///   - success: The status, or range of them, of a response that is not a rejection; 0 unless given.
-    ///   - failure: The mark of a response that is a rejection, besides its status. In a layout without a status field, the
-    ///     number that the mark looks at (`.bits`, `.field`) is the rejection's `status`.
-    ///   - failureCode: Where a rejection by `failure` says why, in a layout without a status field: `.body(UInt8.self)` makes
-    ///     the first byte of its body the rejection's `status`, 0 if there is none. A rejection that is sent with a status
-    ///     and without a body gets it as its body.
+    ///   - success: The status, or range of them, of a response that is not an error response; 0 unless given.
+    ///   - failure: The mark of a response that is an error response, besides its status. In a layout without a status
+    ///     field, the number that the mark looks at (`.bits`, `.field`) is the error response's `status`.
+    ///   - failureCode: Where an error response by `failure` says why, in a layout without a status field:
+    ///     `.body(UInt8.self)` makes the first byte of its body the error response's `status`, 0 if there is none. An
+    ///     error response that is sent with a status and without a body gets it as its body.
     ///   - requests: The types that requests and their responses have. Others that no role explains are refused as
-    ///     `unknownType`: to send one is an error, and one received is damaged (`Frame.damage`), which costs that frame
-    ///     alone, and the link only where responses match in order. Unless given, every type will do.
+    ///     `unknownType`: to send one is an error, and one received is malformed (`Frame.malformedReason`), which costs
+    ///     that frame alone, and the link only where responses match in order. Unless given, every type will do.
     ///   - serials: The serials for the client's requests, as many as the serial field holds; `1...` unless given.
     ///   - responsesRepeat: What a response, or a part of one, repeats of its request: the type, named numbers. One that
     ///     does not is a protocol violation. With serials it fails that request alone (`protocolViolation`, fate
@@ -162,8 +162,8 @@ extension FrameLayout {
     }
 
     /// The same layout, which refuses a successful response to a request of one of `types` as `missingBody` when it has
-    /// no body: one received is damaged (`Frame.damage`), which costs its request alone. For layouts whose bodies may
-    /// otherwise be empty. Types that do not fit stop the program.
+    /// no body: one received is malformed (`Frame.malformedReason`), which costs its request alone. For layouts whose
+    /// bodies may otherwise be empty. Types that do not fit stop the program.
     public func requiringBody(
         inResponsesTo types: some RoleNumbers,
         file: StaticString = #fileID,

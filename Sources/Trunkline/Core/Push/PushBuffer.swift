@@ -40,7 +40,7 @@ package struct PushBuffer: Sendable {
     package var isRoomy: Bool { frameCount <= maximumCount / 2 && byteCount <= maximumBytes / 2 }
 
     package mutating func offer(_ frame: Frame) -> Offer {
-        if frame.damage != nil {
+        if frame.malformedReason != nil {
             noteDropped(1)
             return .taken
         }

@@ -1,4 +1,4 @@
-/// A map for keys that are handed out in sequence and mostly given back soon: tickets and serial numbers.
+/// A map for keys that are handed out in sequence and mostly given back soon: request IDs and serial numbers.
 ///
 /// The recent keys live in a ring indexed by the key's low bits, without hashing. An old key whose place is needed
 /// by a new one moves to a dictionary for stragglers.

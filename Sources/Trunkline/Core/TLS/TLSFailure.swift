@@ -39,7 +39,7 @@ public enum TLSFailure: Sendable, Hashable {
     package var isPermanent: Bool {
         switch self {
         case .noPassphrase, .truncated, .protocolViolation: false
-        // 20 to 22, 50, 51, 80 and 90: damaged on the way, an internal error, a user who changed their mind.
+        // 20 to 22, 50, 51, 80 and 90: corrupted on the way, an internal error, a user who changed their mind.
         case .alert(let number): ![10, 20, 21, 22, 50, 51, 80, 90].contains(number)
         default: true
         }

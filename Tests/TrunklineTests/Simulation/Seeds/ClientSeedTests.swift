@@ -53,7 +53,7 @@ struct ClientSeedTests {
             "closed unknown", "rejected answered", "overloaded notSent", "protocolViolation unknown",
         ].map { "outcome \($0)" }
         let ends = [
-            "halfOpen", "reset", "refused", "timedOut", "closedByServer", "greetingRefused", "goAway", "exhausted",
+            "halfOpen", "reset", "refused", "timedOut", "closedByServer", "handshakeRefused", "goAway", "exhausted",
             "unanswered",
         ]
         .map { "end \($0)" }

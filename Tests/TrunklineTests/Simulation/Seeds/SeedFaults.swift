@@ -5,7 +5,7 @@ import TrunklineTesting
 enum SeedFault: String, CaseIterable {
     case latency, reset, halfOpen, partition, refusal, unreachable, swallowing
     case slowNames, failingNames, silentNames
-    case slowGreeting, refusedGreeting, busyGreeting, silentGreeting
+    case slowHandshake, refusedHandshake, busyHandshake, silentHandshake
     case slowReader, silentServer, hungServer, noPongs, restart, closing, orderlyCloses, serverPing, goAway, stall
     case suspension, emptyEndpoints, fewerEndpoints, switching, reconnectNow
 }
@@ -42,10 +42,10 @@ extension SeedWorld {
         case .slowNames: try await resolve(host, .after(.milliseconds(30)), time)
         case .failingNames: try await resolve(host, .failure(after: .milliseconds(1)), time)
         case .silentNames: try await resolve(host, .never, time)
-        case .slowGreeting: try await greet(.slow, time)
-        case .refusedGreeting: try await greet(.refusing, time)
-        case .busyGreeting: try await greet(.busy, time)
-        case .silentGreeting: try await greet(.silent, time)
+        case .slowHandshake: try await handshake(.slow, time)
+        case .refusedHandshake: try await handshake(.refusing, time)
+        case .busyHandshake: try await handshake(.busy, time)
+        case .silentHandshake: try await handshake(.silent, time)
         case .slowReader, .silentServer, .hungServer, .noPongs, .restart, .closing, .orderlyCloses, .serverPing,
             .goAway:
             try await performOnServer(fault, host, time)
@@ -61,7 +61,7 @@ extension SeedWorld {
         network.setResolution(of: "\(host).test")
     }
 
-    private func greet(_ mood: GreetingMood, _ time: Duration) async throws {
+    private func handshake(_ mood: HandshakeMood, _ time: Duration) async throws {
         setMood(mood)
         network.reset()
         try await pass(time)

@@ -42,7 +42,7 @@ extension SeedWorld {
                 guard error.code == .rejected, let response = error.response else {
                     return violated("\(name): \(error)")
                 }
-                if response.body != outcome.body { violated("\(name) got another's rejection: \(response)") }
+                if response.body != outcome.body { violated("\(name) got another's error response: \(response)") }
                 if !isSeen { violated("\(name) was rejected but never received") }
             }
         }

@@ -5,11 +5,11 @@ import TrunklineTesting
 struct SeedPlan: Sendable {
     enum Matching { case wide, narrow, strict, inOrder }
 
-    /// The time for one attempt, its greeting included but for restoring subscriptions: see `restoring`.
+    /// The time for one attempt, its handshake included but for restoring subscriptions: see `restoring`.
     var connectTimeout: Duration { hasDeadAddress ? .milliseconds(250) : .milliseconds(100) }
-    static let greetingTimeout = Duration.milliseconds(80)
+    static let handshakeTimeout = Duration.milliseconds(80)
     /// Two subscriptions, each restored in the last moment.
-    var restoring: Duration { subscribes ? Self.greetingTimeout * 3 : .zero }
+    var restoring: Duration { subscribes ? Self.handshakeTimeout * 3 : .zero }
     static let requestTimeout = Duration.milliseconds(400)
     static let drainTimeout = Duration.milliseconds(200)
     static let backoffCap = Duration.milliseconds(20)
@@ -23,8 +23,8 @@ struct SeedPlan: Sendable {
     let hosts: [String]
     let heartbeat: ClientOptions.Liveness.Heartbeat
     let heartbeatTimes: (interval: Duration, deadline: Duration)
-    let greets: Bool
-    /// The servers speak first, and the greeting listens.
+    let hasHandshake: Bool
+    /// The servers speak first, and the handshake listens.
     let serverSpeaksFirst: Bool
     let refusesForGood: Bool
     /// Names resolve to an address that is dead first.
@@ -50,8 +50,8 @@ struct SeedPlan: Sendable {
             .milliseconds(Int.random(in: 5...50, using: &random)),
             .milliseconds(Int.random(in: 10...40, using: &random))
         )
-        greets = Int.random(in: 0..<2, using: &random) == 0
-        serverSpeaksFirst = greets && Int.random(in: 0..<3, using: &random) == 0
+        hasHandshake = Int.random(in: 0..<2, using: &random) == 0
+        serverSpeaksFirst = hasHandshake && Int.random(in: 0..<3, using: &random) == 0
         refusesForGood = Int.random(in: 0..<4, using: &random) == 0
         hasDeadAddress = Int.random(in: 0..<4, using: &random) == 0
         subscribes = Int.random(in: 0..<3, using: &random) == 0
@@ -100,7 +100,7 @@ struct SeedPlan: Sendable {
         if matching == .narrow || matching == .inOrder {
             bound += .milliseconds(250) + Self.backoffCap + connectTimeout
         }
-        if greets, refusesForGood { bound += Self.halfLife * 8 }
+        if hasHandshake, refusesForGood { bound += Self.halfLife * 8 }
         return bound
     }
 
@@ -113,7 +113,7 @@ struct SeedPlan: Sendable {
             $0.connecting.timeout = connectTimeout
             $0.connecting.resolutionDelay = .milliseconds(5)
             $0.connecting.attemptDelay = .milliseconds(10)
-            $0.greeting.timeout = Self.greetingTimeout
+            $0.handshake.timeout = Self.handshakeTimeout
             $0.failover.order = [.ordered, .shuffled, .weighted][Int.random(in: 0..<3, using: &random)]
             $0.failover.halfLife = Self.halfLife
             $0.failover.errorRate?.minimumRequests = Int.random(in: 3...20, using: &random)
@@ -143,15 +143,15 @@ struct SeedPlan: Sendable {
             }
             $0.outbound.highWatermark = Int.random(in: 100...4000, using: &random)
             $0.outbound.lowWatermark = Int.random(in: 0...200, using: &random)
-            if greets { $0.greeting.perform = { greeter in try await greet(greeter) } }
+            if hasHandshake { $0.handshake.perform = { handshaker in try await handshake(handshaker) } }
         }
     }
 
-    private func greet(_ greeter: Greeter) async throws {
-        let salt = serverSpeaksFirst ? try await greeter.nextFrame().body : Bytes()
-        let answer = try await greeter.send(Request(type: 0x410, body: Bytes("login \(salt)")))
-        if answer.body == "no" { throw GreetingRefusal("no", isPermanent: refusesForGood) }
-        if answer.body == "later" { throw GreetingRefusal("later", isPermanent: false, retryAfter: Self.longestHint) }
+    private func handshake(_ handshaker: Handshaker) async throws {
+        let salt = serverSpeaksFirst ? try await handshaker.nextFrame().body : Bytes()
+        let answer = try await handshaker.send(Request(type: 0x410, body: Bytes("login \(salt)")))
+        if answer.body == "no" { throw HandshakeRefusal("no", isPermanent: refusesForGood) }
+        if answer.body == "later" { throw HandshakeRefusal("later", isPermanent: false, retryAfter: Self.longestHint) }
     }
 
     var serverOptions: LoopbackServer.Options {

@@ -4,14 +4,14 @@ import TrunklineTesting
 
 /// The servers of a simulated life, the state they are in, and what has happened so far.
 final class SeedWorld: Sendable {
-    enum GreetingMood { case usual, slow, refusing, busy, silent }
+    enum HandshakeMood { case usual, slow, refusing, busy, silent }
 
     private struct State {
         /// Those that listen, by host.
         var servers: [String: LoopbackServer] = [:]
         /// All there ever were, in order.
         var all: [LoopbackServer] = []
-        var mood = GreetingMood.usual
+        var mood = HandshakeMood.usual
         var stalled = Duration.zero
         var tally: [String: Int] = [:]
         var log: [String] = []
@@ -65,7 +65,7 @@ final class SeedWorld: Sendable {
         try await pass(.microseconds(Int.random(in: 0...microseconds, using: &random)))
     }
 
-    func setMood(_ mood: GreetingMood) { state.withLock { $0.mood = mood } }
+    func setMood(_ mood: HandshakeMood) { state.withLock { $0.mood = mood } }
 
     func stall(for time: Duration) {
         state.withLock { $0.stalled += time }

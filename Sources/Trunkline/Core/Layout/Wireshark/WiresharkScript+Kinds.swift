@@ -118,7 +118,7 @@ extension WiresharkScript {
         }
         for failure in [status, failure] {
             if let failure {
-                lines.append("if kind == \"response\" and \(failure) then return \"rejection\" end")
+                lines.append("if kind == \"response\" and \(failure) then return \"error response\" end")
             }
         }
         return lines

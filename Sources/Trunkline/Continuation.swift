@@ -2,39 +2,40 @@
     import CTrunkline
 #endif
 
-/// The one who waits in `suspend`, to be resumed exactly once, by whoever took this out of the place where it was kept.
+/// A caller suspended in `withContinuation`, to be resumed exactly once, by the code that removed it from where it was
+/// kept.
 ///
 /// An unsafe continuation underneath: a checked one costs an allocation per request to find a mistake that the tables
 /// (removal is the only way out) do not allow.
 @safe
-package struct Suspension<Value: Sendable>: Sendable {
+package struct Continuation<Value: Sendable>: Sendable {
     private let continuation: UnsafeContinuation<Value, Never>
 
     fileprivate init(_ continuation: UnsafeContinuation<Value, Never>) {
         unsafe self.continuation = continuation
     }
 
-    /// Lets the one who waits go on, on its own executor. Never to be called with a lock held.
+    /// Resumes the caller, on its own executor. Never to be called with a lock held.
     package func resume(returning value: Value) {
         tellThreadSanitizer(of: unsafe address(of: continuation), isResumed: true)
         unsafe continuation.resume(returning: value)
     }
 }
 
-extension Suspension<Void> {
+extension Continuation<Void> {
     package func resume() { resume(returning: ()) }
 }
 
-/// Suspends the calling task until the `Suspension` given to `body`, which runs at once, is resumed.
-package func withSuspension<Value: Sendable>(
+/// Suspends the calling task until the `Continuation` given to `body`, which runs at once, is resumed.
+package func withContinuation<Value: Sendable>(
     isolation: isolated (any Actor)? = #isolation,
-    _ body: (Suspension<Value>) -> Void
+    _ body: (Continuation<Value>) -> Void
 ) async -> Value {
     var task: UInt = 0
     let value = await unsafe withUnsafeContinuation(isolation: isolation) {
         (continuation: UnsafeContinuation<Value, Never>) in
         task = unsafe address(of: continuation)
-        unsafe body(Suspension(continuation))
+        unsafe body(Continuation(continuation))
     }
     tellThreadSanitizer(of: task, isResumed: false)
     return value

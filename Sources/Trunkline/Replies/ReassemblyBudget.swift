@@ -1,9 +1,9 @@
 import Synchronization
 
-/// How much may be held of replies that are joined from their parts: of each, and of all together.
+/// How much may be held of replies that are reassembled from their parts: of each, and of all together.
 ///
 /// What is held is counted atomically, because it is given back wherever the last reference to a reply is let go.
-final class ReplyRoom: Sendable {
+final class ReassemblyBudget: Sendable {
     /// Bytes of one reply.
     let perReply: Int
     private let inAll: Int
@@ -18,7 +18,7 @@ final class ReplyRoom: Sendable {
     func take(_ count: Int) -> String? {
         // Takers are all on one loop: nobody else can take what is seen to be there.
         guard count <= inAll - held.load(ordering: .relaxed) else {
-            return "the replies that are being joined are more than \(inAll) bytes together"
+            return "the replies being reassembled are more than \(inAll) bytes together"
         }
         held.wrappingAdd(count, ordering: .relaxed)
         return nil
@@ -30,8 +30,8 @@ final class ReplyRoom: Sendable {
     func giveBack(_ count: Int) { held.wrappingSubtract(count, ordering: .relaxed) }
 }
 
-extension ReplyRoom {
+extension ReassemblyBudget {
     convenience init(_ options: ClientOptions.Requests) {
-        self.init(perReply: options.maximumReplySize, inAll: options.maximumJoinedBytes)
+        self.init(perReply: options.maximumReplySize, inAll: options.maximumReassemblyBytes)
     }
 }

@@ -8,9 +8,9 @@ extension Client {
     fileprivate var watchedDeadlines: Int { queue.watchedCount }
 }
 
-/// Calls that share an exchange, in virtual time: who joins, who leaves when, and what each is told.
+/// Calls that are coalesced into one request, in virtual time: who joins, who leaves when, and what each is told.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct SharingSimulationTests {
+struct CoalescingSimulationTests {
     @Test func callsForTheSameShareAnExchange() throws {
         try simulate(handler: { _ in .after(.seconds(1), .echo) }) { service, client in
             let ends = await withTaskGroup(of: String.self) { group in
@@ -190,7 +190,7 @@ struct SharingSimulationTests {
                 #expect(ends == [end, end, end])
                 #expect(await client.statistics.cache.count == 0)
             }
-            // Calls with other terms have a request of their own.
+            // Calls with other options have a request of their own.
             #expect(await service.server.journal.requestCount == 6)
         }
     }
@@ -234,7 +234,7 @@ struct SharingSimulationTests {
         }
     }
 
-    @Test func aSharedRequestIsTriedAgainForAll() throws {
+    @Test func aCoalescedRequestIsTriedAgainForAll() throws {
         try simulate(handler: { _ in .echo }) { service, client in
             try await client.connect()
             await service.server.script(.reset)

@@ -1,46 +1,47 @@
 /// The parts of a reply to a caller who wants it in one piece: their bodies, in front of that of the response.
 ///
 /// Sendable although it is not checked: touched on its client's loop only, where responses come and requests end.
-final class JoinedReply: @unchecked Sendable {
+final class Reassembly: @unchecked Sendable {
     /// Who waits for the whole.
     let waiter: Waiter
     private var bodies: [UInt8] = []
-    /// Whether the parts are those of a rejection.
-    private var isRejection = false
-    private let room: ReplyRoom
+    /// Whether the parts are those of an error response.
+    private var isErrorResponse = false
+    private let budget: ReassemblyBudget
     /// How much room is taken.
     private var taken = 0
 
-    init(for waiter: Waiter, in room: ReplyRoom) {
+    init(for waiter: Waiter, in budget: ReassemblyBudget) {
         self.waiter = waiter
-        self.room = room
+        self.budget = budget
     }
 
     // However the request ends, and also when it is tried again without what has come.
-    deinit { room.giveBack(taken) }
+    deinit { budget.giveBack(taken) }
 
     /// Adds a part. Returns why it is too much, if it is.
     func add(_ part: Frame) -> String? {
-        if part.isRejection, !isRejection { bodies = [] }  // the server has changed its mind
-        isRejection = part.isRejection
+        if part.isErrorResponse, !isErrorResponse { bodies = [] }  // the server has changed its mind
+        isErrorResponse = part.isErrorResponse
         guard hasRoom(for: part) else { return tooLong }
         let missing = bodies.count + part.body.count - taken
         if missing > 0 {
-            if let complaint = room.take(missing) { return complaint }
+            if let complaint = budget.take(missing) { return complaint }
             taken += missing
         }
         bodies += part.body
         return nil
     }
 
-    private func hasRoom(for frame: Frame) -> Bool { frame.body.count <= room.perReply - bodies.count }
+    private func hasRoom(for frame: Frame) -> Bool { frame.body.count <= budget.perReply - bodies.count }
 
-    private var tooLong: String { "the parts of the reply are more than \(room.perReply) bytes" }
+    private var tooLong: String { "the parts of the reply are more than \(budget.perReply) bytes" }
 
-    /// The request has ended. A rejection is the server's last word and stays as it is, unless the parts are its own.
+    /// The request has ended. An error response is the server's last word and stays as it is, unless the parts are its
+    /// own.
     func complete(_ outcome: Outcome) {
-        if isRejection, case .failure(let error) = outcome {
-            return waiter.resume(.failure(error.rejected(after: bodies, upTo: room.perReply)))
+        if isErrorResponse, case .failure(let error) = outcome {
+            return waiter.resume(.failure(error.rejected(after: bodies, upTo: budget.perReply)))
         }
         guard case .success(var frame) = outcome, !bodies.isEmpty else { return waiter.resume(outcome) }
         guard hasRoom(for: frame) else {
@@ -53,11 +54,11 @@ final class JoinedReply: @unchecked Sendable {
 }
 
 extension ClientError {
-    /// The same error; a rejection with the bodies of the parts that came before its last frame in front of that one's. Of
-    /// what is longer than so many bytes, the beginning, marked as damaged.
+    /// The same error; an error response with the bodies of the parts that came before its last frame in front of that
+    /// one's. Of what is longer than so many bytes, the beginning, marked as malformed.
     func rejected(after bodies: [UInt8], upTo maximumSize: Int) -> ClientError {
         guard code == .rejected, var frame = response else { return self }
-        if bodies.count + frame.body.count > maximumSize { frame.damage = .illegalLength }
+        if bodies.count + frame.body.count > maximumSize { frame.malformedReason = .illegalLength }
         frame.body = Bytes(Array((bodies + frame.body).prefix(maximumSize)))
         return with(response: frame)
     }

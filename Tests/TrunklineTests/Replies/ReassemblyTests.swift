@@ -5,7 +5,7 @@ import TrunklineTesting
 
 /// Replies in parts to those who want them in one piece.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct JoinedReplyTests {
+struct ReassemblyTests {
     private static let handler: LoopbackServer.Handler = { request in
         .parts([Bytes(Array(request.body) + [0x31]), "", Bytes(Array(request.body) + [0x32])], every: .milliseconds(2))
     }
@@ -26,7 +26,7 @@ struct JoinedReplyTests {
         }
     }
 
-    @Test func aRejectionHasItsOwnBodyAlone() throws {
+    @Test func anErrorResponseHasItsOwnBodyAlone() throws {
         let handler: LoopbackServer.Handler = { _ in .parts(["a", "b"], then: .status(500, "broken")) }
         try simulate(speaking: PartsCodec.rich, handler: handler) { _, client in
             let error = await failure { () throws(ClientError) in try await client.send(ask("x")) }
@@ -71,8 +71,8 @@ struct JoinedReplyTests {
     }
 
     /// Each had its own limit, and thousands of them none together.
-    @Test func allRepliesThatAreBeingJoinedHaveALimitTogether() throws {
-        let options = ClientOptions { $0.requests.maximumJoinedBytes = 20 }
+    @Test func allRepliesBeingReassembledHaveALimitTogether() throws {
+        let options = ClientOptions { $0.requests.maximumReassemblyBytes = 20 }
         let handler: LoopbackServer.Handler = { _ in .parts(["12345678"], then: .after(.seconds(1), .reply("!"))) }
         try simulate(speaking: PartsCodec.standard, options: options, handler: handler) { service, client in
             for round in 1...3 {
@@ -89,14 +89,14 @@ struct JoinedReplyTests {
             #expect(await failure(of: handles[1])?.code == .connectionLost)
             let again = await client.send(all: [ask("a"), ask("b")])
             #expect(again.map { try? $0.get().body } == ["12345678!", "12345678!"])
-            #expect(client.connection.rules.replyRoom.isEmpty)
+            #expect(client.connection.rules.reassemblyBudget.isEmpty)
         }
     }
 
-    /// What a server had said before it changed its mind was in front of its rejection.
-    @Test func aRejectionInPartsIsItsOwnPartsAlone() throws {
+    /// What a server had said before it changed its mind was in front of its error response.
+    @Test func anErrorResponseInPartsIsItsOwnPartsAlone() throws {
         var refusal = Frame(.part, status: 500, body: "so")
-        refusal.isRejection = true
+        refusal.isErrorResponse = true
         let reaction = Reaction.sequence([.part("fine"), .part(refusal), .status(500, "rry")])
         try simulate(speaking: RejectingCodec(), handler: { _ in reaction }) { _, client in
             let error = await failure { () throws(ClientError) in try await client.send(ask("x")) }
@@ -126,13 +126,13 @@ struct JoinedReplyTests {
         }
     }
 
-    // MARK: The greeting
+    // MARK: The handshake
 
-    @Test func aGreetingHasTheWholeReply() throws {
+    @Test func aHandshakeHasTheWholeReply() throws {
         let options = ClientOptions {
-            $0.greeting.perform = { greeter in
-                let reply = try await greeter.send(ask("a"))
-                if reply.body != "a1a2a" { throw GreetingRefusal("\(reply.body)") }
+            $0.handshake.perform = { handshaker in
+                let reply = try await handshaker.send(ask("a"))
+                if reply.body != "a1a2a" { throw HandshakeRefusal("\(reply.body)") }
             }
         }
         for codec in PartsCodec.bothMatchings {
@@ -147,7 +147,7 @@ struct JoinedReplyTests {
         let options = ClientOptions {
             $0.requests.maximumReplySize = 3
             $0.reconnecting.maximumAttempts = 1
-            $0.greeting.perform = { greeter in _ = try await greeter.send(ask("a")) }
+            $0.handshake.perform = { handshaker in _ = try await handshaker.send(ask("a")) }
         }
         try simulate(speaking: PartsCodec.standard, options: options, handler: Self.handler) { _, client in
             let error = await failure { () throws(ClientError) in try await client.send(ask("b")) }

@@ -3,7 +3,7 @@ import Trunkline
 import TrunklineTesting
 
 /// Very many calls for little: in virtual time with a thousand seeds, and on real threads.
-enum SharingStorm {
+enum CoalescingStorm {
     /// Some replies are quick, some slow, some never come.
     static func react(_ request: Frame) -> Reaction {
         switch String(request.body).last {
@@ -50,19 +50,19 @@ enum SharingStorm {
 }
 
 @Suite(.simulated, .timeLimit(.seeded))
-struct SharingStormSimulationTests {
+struct CoalescingStormSimulationTests {
     @Test func everyCallLeavesOnceInAStorm() async throws {
         let seeds = UInt64(max(50, min(400, stormRequests / 250)))
         for seed in 0..<seeds {
             await Task.yield()
             let hasFaults = seed % 4 == 3
-            try simulate(seed: seed, overTLS: false, handler: SharingStorm.react) { service, client in
+            try simulate(seed: seed, overTLS: false, handler: CoalescingStorm.react) { service, client in
                 let ends = await withTaskGroup(of: (Bytes, Result<Frame, ClientError>).self) { group in
                     for caller in 0..<60 as Range<UInt64> {
                         group.addTask {
                             var random = SeededGenerator(seed: seed << 8 | caller)
                             let body = Bytes("\(Int.random(in: 0..<4, using: &random))")
-                            let policy = SharingStorm.policy(&random)
+                            let policy = CoalescingStorm.policy(&random)
                             let timeout = Duration.microseconds(Int.random(in: 1...60_000, using: &random))
                             let pause = Duration.microseconds(Int.random(in: 0...30_000, using: &random))
                             try? await service.pass(pause)
@@ -85,7 +85,7 @@ struct SharingStormSimulationTests {
                         }
                     }
                     return await group.reduce(into: [String: Int]()) {
-                        $0[SharingStorm.note($1.0, $1.1), default: 0] += 1
+                        $0[CoalescingStorm.note($1.0, $1.1), default: 0] += 1
                     }
                 }
                 #expect(ends.values.reduce(0, +) == 60, "seed \(seed)")
@@ -95,7 +95,7 @@ struct SharingStormSimulationTests {
                 let cache = await client.statistics.cache
                 #expect(await client.statistics.requests <= cache.misses, "seed \(seed)")
                 #expect(cache.hits + cache.misses + cache.shares <= 60, "seed \(seed)")
-                if !hasFaults { try await SharingStorm.check(client, service.server) }
+                if !hasFaults { try await CoalescingStorm.check(client, service.server) }
                 // The serials of what was given up are free when their quarantine is over.
                 try await service.pass(.seconds(70))
                 #expect(await client.statistics.heldSerials == 0, "seed \(seed)")
@@ -135,7 +135,7 @@ struct SharingStormSimulationTests {
 
 extension HeavyTests {
     @Suite(.timeLimit(.minutes(10)))
-    struct SharingStormTests {
+    struct CoalescingStormTests {
         @Test(arguments: Mechanism.allCases)
         func everyCallLeavesOnceInAStorm(_ mechanism: Mechanism) async throws {
             let (workers, rounds) = (64, max(20, stormRequests / 400))
@@ -144,7 +144,7 @@ extension HeavyTests {
                 by: mechanism,
                 options: options,
                 clientOptions: quickOptions { $0.requests.quarantine = .milliseconds(300) },
-                handler: SharingStorm.react
+                handler: CoalescingStorm.react
             ) { server, client in
                 try await client.connect()
                 let ends = await withTaskGroup(of: [String: Int].self) { group in
@@ -160,7 +160,7 @@ extension HeavyTests {
                 let cache = await client.statistics.cache
                 #expect(cache.shares > 0)
                 #expect(cache.hits + cache.misses + cache.shares <= workers * rounds)
-                try await SharingStorm.check(client, server)
+                try await CoalescingStorm.check(client, server)
             }
         }
 
@@ -169,17 +169,17 @@ extension HeavyTests {
             var ends: [String: Int] = [:]
             for round in 0..<rounds {
                 let body = Bytes("\(Int.random(in: 0..<4, using: &random))")
-                let policy = SharingStorm.policy(&random)
+                let policy = CoalescingStorm.policy(&random)
                 let timeout = Duration.microseconds(Int.random(in: 1...60_000, using: &random))
                 if round % 64 == 0 { client.removeCachedResponses() }
                 if Bool.random(using: &random) {
                     let call = Task { await client.result(body, policy, timeout: timeout) }
                     for _ in 0..<Int.random(in: 0...8, using: &random) { await Task.yield() }
                     call.cancel()
-                    ends[SharingStorm.note(body, await call.value), default: 0] += 1
+                    ends[CoalescingStorm.note(body, await call.value), default: 0] += 1
                 } else {
                     let result = await client.result(body, policy, timeout: timeout)
-                    ends[SharingStorm.note(body, result), default: 0] += 1
+                    ends[CoalescingStorm.note(body, result), default: 0] += 1
                 }
             }
             return ends

@@ -1,8 +1,9 @@
-/// One new link in the hands of the user's greeting (`options.greeting`), before it is ready.
+/// One new link in the hands of the user's handshake (`options.handshake`), before it is ready.
 ///
 /// Its requests have serial numbers from the last quarter of those that there are, far from the first ones of a client: an
-/// answer that comes twice must not meet a later request. It is good for as long as the greeting runs; afterwards its methods throw `closed`, fate `notSent`.
-public struct Greeter: Sendable {
+/// answer that comes twice must not meet a later request. It is good for as long as the handshake runs; afterwards its
+/// methods throw `closed`, fate `notSent`.
+public struct Handshaker: Sendable {
     /// The server at the other end.
     public let endpoint: Endpoint
     /// The session number that the link will have.
@@ -12,28 +13,30 @@ public struct Greeter: Sendable {
     /// Sends `request` and returns the server's response.
     ///
     /// A request that is given up here, by cancellation or for want of time, ends the attempt: a late answer could else
-    /// be taken for that of another request. `timeout` defaults to what is left for the greeting.
+    /// be taken for that of another request. `timeout` defaults to what is left for the handshake.
     ///
     /// - Throws: `rejected`, `timedOut`, `cancelled`, `connectionLost`, `invalidRequest` or `closed`, as `Client.send`.
     public func send(_ request: Request, timeout: Duration? = nil) async throws(ClientError) -> Frame {
-        try await connection.greet(request.frame, session, timeout: timeout, expectsResponse: true).get()
+        try await connection.sendInHandshake(request.frame, session, timeout: timeout, expectsResponse: true).get()
     }
 
     /// Sends `requests` in order and returns their results, in the same order, when the last one has ended.
     ///
-    /// At most `options.greeting.maximumInFlight` of them are unanswered at a time, and no more than
+    /// At most `options.handshake.maximumInFlight` of them are unanswered at a time, and no more than
     /// `options.requests.maximumInFlight` where that is below 1,024; fewer if the protocol has fewer serial
     /// numbers, or is matched in order and its codec lets nothing follow a request before it is answered
     /// (`FrameCodec.mayPipeline(behind:)`). Every request succeeds or fails on its own: `rejected`, `connectionLost`,
     /// `invalidRequest`, `overloaded` or `closed`, with the fates of `send(_:timeout:)`. Cancelling the task ends the
     /// attempt.
     public func send(all requests: [Request]) async -> [Result<Frame, ClientError>] {
-        await connection.greet(requests, session, stopsAtFailure: false)
+        await connection.sendInHandshake(requests, session, stopsAtFailure: false)
     }
 
-    /// What `options.greeting.restore` does by default.
+    /// What `options.handshake.restore` does by default.
     func restore(_ subscriptions: [Request]) async throws(ClientError) {
-        for outcome in await connection.greet(subscriptions, session, stopsAtFailure: true) { _ = try outcome.get() }
+        for outcome in await connection.sendInHandshake(subscriptions, session, stopsAtFailure: true) {
+            _ = try outcome.get()
+        }
     }
 
     /// Sends `request` as a one-way message and returns when the kernel has it. Cancelled before that, it ends the attempt.
@@ -41,7 +44,7 @@ public struct Greeter: Sendable {
     /// - Throws: `cancelled`, `connectionLost`, `invalidRequest` or `closed`; `unknown` is the fate of what was begun.
     public func post(_ request: Request) async throws(ClientError) {
         guard connection.codec.mayPost(request.frame) else { throw .answeredWhenPosted }
-        _ = try await connection.greet(request.frame, session, timeout: nil, expectsResponse: false).get()
+        _ = try await connection.sendInHandshake(request.frame, session, timeout: nil, expectsResponse: false).get()
     }
 
     /// Has every later frame of this link hold `number` in the named field of the layout, unless it sets the field itself: a
@@ -65,15 +68,16 @@ public struct Greeter: Sendable {
     }
 
     /// Goes on with TLS on this link, as `options.tls` says (STARTTLS): to be called when the server has agreed, in
-    /// plaintext, to begin with it. Returns when the handshake is over. A greeting that goes on without it, because the
-    /// server did not agree, goes on in plaintext: throw a `GreetingRefusal` instead.
+    /// plaintext, to begin with it. Returns when the TLS handshake is over. A handshake that goes on without it,
+    /// because the server did not agree, goes on in plaintext: throw a `HandshakeRefusal` instead.
     ///
     /// What the server has sent in plaintext behind its agreement was perhaps not sent by the server: it ends the attempt
     /// as a protocol violation. So does a frame that came before and that nobody has asked for.
     ///
     /// - Throws: `connectionLost` with the cause when there is no TLS, which ends the attempt; `tlsFailed` when
     ///   `options.tls` cannot be used, which ends it too; `protocolViolation` as said;
-    ///   `invalidRequest` while a request of the greeting is under way, or when the link has TLS; `cancelled`; `closed`.
+    ///   `invalidRequest` while a request of the handshake is under way, or when the link has TLS; `cancelled`;
+    ///   `closed`.
     public func startTLS() async throws(ClientError) {
         // Here and not on the connection's loop, which has no time for files and passphrases.
         let security = await connection.options.tls.security(unlessChangedSince: connection.security)
@@ -81,25 +85,26 @@ public struct Greeter: Sendable {
     }
 
     /// The server still knows what we subscribed to on an earlier link (a session that outlives links, as MQTT's):
-    /// `options.greeting.restore` is not called for this one. To be called by `perform`.
+    /// `options.handshake.restore` is not called for this one. To be called by `perform`.
     public func keepSubscriptions() async { await connection.keepSubscriptions(session) }
 
     /// Adds `endpoints` to those of the client, behind those that it was given: other servers of the same service, as
     /// this one names them (`connect_urls` of NATS).
     ///
-    /// Takes effect when the link is ready; an attempt that fails changes nothing. They replace what an earlier greeting has
-    /// added; a greeting that does not call this keeps it, and an empty list removes it. The link stays where it is, even if
-    /// its own endpoint is no longer among them. `replaceEndpoints(_:)` of the client removes what was added.
+    /// Takes effect when the link is ready; an attempt that fails changes nothing. They replace what an earlier
+    /// handshake has added; a handshake that does not call this keeps it, and an empty list removes it. The link stays
+    /// where it is, even if its own endpoint is no longer among them. `replaceEndpoints(_:)` of the client removes what
+    /// was added.
     ///
     /// The server decides where the client goes next: make the endpoints `tls://` if the client's are, and limit their
-    /// number if the server is not trusted. No effect once the greeting is over.
+    /// number if the server is not trusted. No effect once the handshake is over.
     public func addEndpoints(_ endpoints: [Endpoint]) async {
         await connection.learn(in: session) { $0.endpoints = endpoints }
     }
 
     /// Keeps what the server said of itself (limits, a version, a session's number) for `Client.serverInfo(as:)`.
     ///
-    /// Takes effect when the link is ready, in place of what an earlier link had. No effect once the greeting is over.
+    /// Takes effect when the link is ready, in place of what an earlier link had. No effect once the handshake is over.
     public func setServerInfo(_ info: some Sendable) async {
         await connection.learn(in: session) { $0.serverInfo = info }
     }
@@ -114,27 +119,27 @@ public struct Greeter: Sendable {
 }
 
 extension Connection {
-    fileprivate func learn(in session: UInt64, _ change: @Sendable (inout Greeting.Learned) -> Void) {
+    fileprivate func learn(in session: UInt64, _ change: @Sendable (inout HandshakeState.Learned) -> Void) {
         guard let index = handshaking(session), var learned = links[index].handshake?.learned else { return }
         change(&learned)
         links[index].handshake?.learned = learned
     }
 
-    /// The greeting is over, and its link is about to be ready.
-    func adopt(_ learned: Greeting.Learned) {
+    /// The handshake is over, and its link is about to be ready.
+    func adopt(_ learned: HandshakeState.Learned) {
         serverInfo = learned.serverInfo
         guard let added = learned.endpoints else { return }
         machine.extendEndpoints(givenEndpoints + added)
     }
 
-    /// What the greeting of the latest link that was ready kept by `Greeter.setServerInfo(_:)`; `nil` if it kept nothing, or
-    /// something of another type, or no link was ready yet.
+    /// What the handshake of the latest link that was ready kept by `Handshaker.setServerInfo(_:)`; `nil` if it kept
+    /// nothing, or something of another type, or no link was ready yet.
     public func serverInfo<Info: Sendable>(as type: Info.Type) -> Info? { serverInfo as? Info }
 
     /// Has the link's codec fill in the named fields that `frame` has.
     func setDefaults(from frame: Frame, _ session: UInt64) -> Result<Void, ClientError> {
-        guard let index = handshaking(session) else { return Outcome.greetingIsOver.map { _ in } }
-        if let loss = links[index].handshake?.loss { return .failure(.lostWhileGreeting(loss, .notSent)) }
+        guard let index = handshaking(session) else { return Outcome.handshakeIsOver.map { _ in } }
+        if let loss = links[index].handshake?.loss { return .failure(.lostDuringHandshake(loss, .notSent)) }
         do throws(FrameError) {
             return .success(try links[index].codec.setDefaults(from: frame))
         } catch {

@@ -1,7 +1,7 @@
 /// Parts of requests on the loop: taken in, given up, and ended with their requests.
 extension Client {
     /// A caller adds a frame to a request; `channel` is that of the request's reply.
-    func follow(_ part: consuming FollowUp, _ channel: ReplyChannel) {
+    func follow(_ part: consuming RequestPart, _ channel: ReplyChannel) {
         guard codec.matching != .inOrder else { return part.fail(.notAddressable, isSent: false) }
         guard queue[part.request] != nil else {
             return part.fail(channel.ending ?? .replyEnded, isSent: false)
@@ -20,17 +20,17 @@ extension Client {
             parts.takeQueued(id)?.fail(error, isSent: false)
         } else {
             // Half of it is written: the other half goes out as well.
-            parts.takeSuspension(of: id)?.resume(returning: error)
+            parts.takeContinuation(of: id)?.resume(returning: error)
         }
     }
 
     /// The request of `id` has ended, for the reason of `error`: its parts end with it, and those that have not started are
     /// not written any more. Returns the request if the server waits for the rest of it.
     @discardableResult
-    func endParts(of id: RequestID, _ error: ClientError) -> FollowUps.Target? {
+    func endParts(of id: RequestID, _ error: ClientError) -> RequestParts.Target? {
         guard parts.hasTargets, var ended = parts.end(id) else { return nil }
         for part in ended.queued {
-            let isSent = !part.isDropped && !connection.inCallOfOwner { $0.removePart(part.ticket) }
+            let isSent = !part.isDropped && !connection.inCallOfOwner { $0.removePart(part.requestID) }
             if isSent, part.endsRequest { ended.target.isIncomplete = false }
             part.fail(error, isSent: isSent)
         }

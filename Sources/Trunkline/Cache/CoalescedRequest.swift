@@ -1,8 +1,8 @@
 /// One call with a `CachePolicy` that asks the server.
 ///
 /// Sendable although it is not checked: what can change is touched on its client's loop only.
-final class SharedCall: @unchecked Sendable {
-    let ticket: RequestID
+final class CoalescedCall: @unchecked Sendable {
+    let requestID: RequestID
     let key: CacheKey
     let policy: CachePolicy
     let deadline: Instant?
@@ -11,11 +11,11 @@ final class SharedCall: @unchecked Sendable {
     /// What is sent if nobody has asked yet.
     let frame: Frame
     /// What the call waits for; `nil` before and after.
-    fileprivate(set) var exchange: SharedExchange?
-    fileprivate var suspension: Suspension<Outcome>?
+    fileprivate(set) var request: CoalescedRequest?
+    fileprivate var continuation: Continuation<Outcome>?
 
     init(
-        _ ticket: RequestID,
+        _ requestID: RequestID,
         _ frame: Frame,
         _ key: CacheKey,
         _ policy: CachePolicy,
@@ -23,7 +23,7 @@ final class SharedCall: @unchecked Sendable {
         _ retry: RetryPolicy,
         waitsForReady: Bool
     ) {
-        self.ticket = ticket
+        self.requestID = requestID
         self.frame = frame
         self.key = key
         self.policy = policy
@@ -32,35 +32,36 @@ final class SharedCall: @unchecked Sendable {
         self.waitsForReady = waitsForReady
     }
 
-    /// It leaves its exchange, which must have let go of it.
+    /// It leaves its request, which must have let go of it.
     fileprivate func end(_ outcome: Outcome) {
-        let suspension = Swift.exchange(&self.suspension, with: nil)
-        exchange = nil
-        suspension?.resume(returning: outcome)
+        let continuation = exchange(&self.continuation, with: nil)
+        request = nil
+        continuation?.resume(returning: outcome)
     }
 }
 
 /// A request on behalf of all calls that ask for the same: it lives as long as the one of them that waits longest.
 ///
-/// In the request table it is one waiter, under the ticket of the call that began it. Its deadline there is the earliest
-/// of its calls': when that has come, the calls whose time is over leave, and the last one of them ends the request.
+/// In the request table it is one waiter, under the request ID of the call that began it. Its deadline there is the
+/// earliest of its calls': when that has come, the calls whose time is over leave, and the last one of them ends the
+/// request.
 ///
 /// Sendable although it is not checked: what can change is touched on its client's loop only, where requests are begun and
 /// end.
-final class SharedExchange: @unchecked Sendable {
-    let ticket: RequestID
+final class CoalescedRequest: @unchecked Sendable {
+    let requestID: RequestID
     let key: CacheKey
     private let retry: RetryPolicy
     private let waitsForReady: Bool
     private let cache: ResponseCache
     /// Those who wait. Removal is the only way out.
-    private var calls: [RequestID: SharedCall] = [:]
+    private var calls: [RequestID: CoalescedCall] = [:]
     private var deadlines = DeadlineQueue()
     /// When the request table has the deadlines looked at: each of these is there once, the earliest is the last.
     private var watched: [Instant]
 
-    init(for call: SharedCall, in cache: ResponseCache) {
-        ticket = call.ticket
+    init(for call: CoalescedCall, in cache: ResponseCache) {
+        requestID = call.requestID
         key = call.key
         retry = call.retry
         waitsForReady = call.waitsForReady
@@ -69,7 +70,7 @@ final class SharedExchange: @unchecked Sendable {
     }
 
     /// Whether what becomes of the request is what would become of the call's own.
-    func hasTerms(of call: SharedCall) -> Bool { retry == call.retry && waitsForReady == call.waitsForReady }
+    func hasCallOptions(of call: CoalescedCall) -> Bool { retry == call.retry && waitsForReady == call.waitsForReady }
 
     /// When the last call is out of time; `nil` for never.
     var end: Instant? {
@@ -84,11 +85,11 @@ final class SharedExchange: @unchecked Sendable {
     // MARK: In
 
     /// Takes a call in. Returns its deadline if that is earlier than all that are watched.
-    func add(_ call: SharedCall, _ suspension: Suspension<Outcome>) -> Instant? {
-        (call.exchange, call.suspension) = (self, suspension)
-        calls[call.ticket] = call
+    func add(_ call: CoalescedCall, _ continuation: Continuation<Outcome>) -> Instant? {
+        (call.request, call.continuation) = (self, continuation)
+        calls[call.requestID] = call
         guard let deadline = call.deadline else { return nil }
-        deadlines.insert(call.ticket, deadline: deadline)
+        deadlines.insert(call.requestID, deadline: deadline)
         if deadlines.isCrowded(alive: calls.count) {
             let calls = calls
             deadlines.compact { calls[$0] != nil }
@@ -106,23 +107,23 @@ final class SharedExchange: @unchecked Sendable {
 
     // MARK: Out
 
-    /// Lets the calls with these tickets leave, told `error`. Returns false, and nobody has left, if nobody would be left:
-    /// then the request itself is to be given up, and they learn what became of it.
-    func leave(_ tickets: [RequestID], _ error: @autoclosure () -> ClientError) -> Bool {
-        guard tickets.count < calls.count else { return false }
-        for ticket in tickets { calls.removeValue(forKey: ticket)?.end(.failure(error())) }
+    /// Lets the calls with these request IDs leave, told `error`. Returns false, and nobody has left, if nobody would
+    /// be left: then the request itself is to be given up, and they learn what became of it.
+    func leave(_ requestIDs: [RequestID], _ error: @autoclosure () -> ClientError) -> Bool {
+        guard requestIDs.count < calls.count else { return false }
+        for requestID in requestIDs { calls.removeValue(forKey: requestID)?.end(.failure(error())) }
         return true
     }
 
     /// Its calls up to `last`.
-    func tickets(upTo last: RequestID) -> [RequestID] { calls.keys.filter { $0 <= last }.sorted() }
+    func requestIDs(upTo last: RequestID) -> [RequestID] { calls.keys.filter { $0 <= last }.sorted() }
 
     /// Lets those leave whose time is over at `now`. Returns when to look again, `.distantFuture` when that is watched
     /// already, or for never; `nil`, and nobody has left, if that is all of them.
     func nextLook(at now: Instant) -> Instant? {
         var expired: [RequestID] = []
-        while let ticket = deadlines.popDue(at: now) {
-            if calls[ticket] != nil { expired.append(ticket) }
+        while let requestID = deadlines.popDue(at: now) {
+            if calls[requestID] != nil { expired.append(requestID) }
         }
         guard leave(expired, .leftBehind(.timedOut, "out of time")) else { return nil }
         while let last = watched.last, last <= now { watched.removeLast() }

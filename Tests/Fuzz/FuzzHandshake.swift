@@ -2,7 +2,7 @@ import Trunkline
 import TrunklineTesting
 
 /// A client in a simulated network, whose server says what the input says: when somebody connects, and to each request.
-enum FuzzGreeting {
+enum FuzzHandshake {
     static func run(_ input: inout FuzzInput) {
         let flags = input.next()
         let speech = input.pieces().map { Bytes($0) }
@@ -36,7 +36,7 @@ enum FuzzGreeting {
             switch frame.body.first {
             case UInt8(ascii: "+"): frame.kind = .part
             case UInt8(ascii: "!"): frame.kind = .push
-            case UInt8(ascii: "-"): frame.isRejection = true
+            case UInt8(ascii: "-"): frame.isErrorResponse = true
             case UInt8(ascii: "."): frame.kind = .goAway
             default: break
             }
@@ -87,16 +87,16 @@ enum FuzzGreeting {
             to: "db:7000",
             speaking: codec,
             options: ClientOptions { options in
-                options.greeting.timeout = .seconds(1)
+                options.handshake.timeout = .seconds(1)
                 options.reconnecting.maximumAttempts = 2
-                options.greeting.perform = { greeter in
-                    if flags & 2 != 0 { _ = try await greeter.nextFrame() }
-                    let answer = try await greeter.send(login)
+                options.handshake.perform = { handshaker in
+                    if flags & 2 != 0 { _ = try await handshaker.nextFrame() }
+                    let answer = try await handshaker.send(login)
                     if flags & 0x30 == 0x30 {
-                        try await greeter.setDefault("session", to: answer["session"] ?? 0)
-                        try await greeter.setDefault("token", to: answer[bytes: "token"] ?? [])
+                        try await handshaker.setDefault("session", to: answer["session"] ?? 0)
+                        try await handshaker.setDefault("token", to: answer[bytes: "token"] ?? [])
                     }
-                    if flags & 4 != 0 { _ = try await greeter.nextFrame() }
+                    if flags & 4 != 0 { _ = try await handshaker.nextFrame() }
                 }
             },
             on: network.loops

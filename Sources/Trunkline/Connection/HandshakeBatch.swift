@@ -1,7 +1,7 @@
-/// The requests of one `Greeter.send(all:)`, of which a bounded number is unanswered at a time.
+/// The requests of one `Handshaker.send(all:)`, of which a bounded number is unanswered at a time.
 ///
 /// The connection takes them out in order and sends them; each completes with its response, in any order.
-final class GreetingBatch: Sendable {
+final class HandshakeBatch: Sendable {
     private struct State {
         /// The index of the next request to be sent.
         var next = 0
@@ -14,12 +14,12 @@ final class GreetingBatch: Sendable {
         /// Whether a call of `refill` is on its way.
         var isRefilling = false
         /// `nil` once the caller has been resumed.
-        var suspension: Suspension<[Outcome]>?
+        var continuation: Continuation<[Outcome]>?
 
         /// The caller and its results, if it is to be resumed now.
-        mutating func finished(early: Bool = false) -> (Suspension<[Outcome]>, [Outcome])? {
-            guard missing == 0 || early, let suspension = suspension.take() else { return nil }
-            return (suspension, outcomes.compactMap { $0 })
+        mutating func finished(early: Bool = false) -> (Continuation<[Outcome]>, [Outcome])? {
+            guard missing == 0 || early, let continuation = continuation.take() else { return nil }
+            return (continuation, outcomes.compactMap { $0 })
         }
     }
 
@@ -28,7 +28,7 @@ final class GreetingBatch: Sendable {
     private let window: Int
     private let stopsAtFailure: Bool
     private let state: Lock<State>
-    private let refill: @Sendable (GreetingBatch) -> Void
+    private let refill: @Sendable (HandshakeBatch) -> Void
 
     /// - Parameters:
     ///   - stopsAtFailure: Whether the first failure resumes the caller, with the outcomes so far.
@@ -38,8 +38,8 @@ final class GreetingBatch: Sendable {
         _ session: UInt64,
         window: Int,
         stopsAtFailure: Bool,
-        _ suspension: Suspension<[Outcome]>,
-        refill: @escaping @Sendable (GreetingBatch) -> Void
+        _ continuation: Continuation<[Outcome]>,
+        refill: @escaping @Sendable (HandshakeBatch) -> Void
     ) {
         self.session = session
         frames = requests.map(\.frame)
@@ -50,7 +50,7 @@ final class GreetingBatch: Sendable {
             State(
                 outcomes: Array(repeating: nil, count: requests.count),
                 missing: requests.count,
-                suspension: suspension
+                continuation: continuation
             )
         )
     }
@@ -60,7 +60,7 @@ final class GreetingBatch: Sendable {
     func takeNext(_ codec: any FrameCodec) -> (index: Int, frame: Frame)? {
         state.withLock { state in
             state.isRefilling = false
-            guard state.next < frames.count, state.unanswered < window, state.suspension != nil else { return nil }
+            guard state.next < frames.count, state.unanswered < window, state.continuation != nil else { return nil }
             if state.unanswered > 0, codec.matching == .inOrder, !codec.mayPipeline(behind: frames[state.next - 1]) {
                 return nil
             }
@@ -83,7 +83,7 @@ final class GreetingBatch: Sendable {
 
     /// The request at `index` has ended.
     func complete(_ index: Int, _ outcome: Outcome) {
-        let (finished, mayRefill) = state.withLock { state -> ((Suspension<[Outcome]>, [Outcome])?, Bool) in
+        let (finished, mayRefill) = state.withLock { state -> ((Continuation<[Outcome]>, [Outcome])?, Bool) in
             guard state.outcomes[index] == nil else { return (nil, false) }
             state.outcomes[index] = outcome
             state.missing -= 1
@@ -91,13 +91,13 @@ final class GreetingBatch: Sendable {
             var fails = false
             if case .failure = outcome { fails = stopsAtFailure }
             let finished = state.finished(early: fails)
-            guard state.suspension != nil, state.next < frames.count, !state.isRefilling else {
+            guard state.continuation != nil, state.next < frames.count, !state.isRefilling else {
                 return (finished, false)
             }
             state.isRefilling = true
             return (finished, true)
         }
-        if let (suspension, outcomes) = finished { suspension.resume(returning: outcomes) }
+        if let (continuation, outcomes) = finished { continuation.resume(returning: outcomes) }
         if mayRefill { refill(self) }
     }
 
@@ -111,34 +111,36 @@ final class GreetingBatch: Sendable {
             }
             return state.finished()
         }
-        if let (suspension, outcomes) = finished { suspension.resume(returning: outcomes) }
+        if let (continuation, outcomes) = finished { continuation.resume(returning: outcomes) }
     }
 }
 
 extension ClientOptions {
-    /// How many requests of a greeting may be unanswered at a time: a limit that protects the server holds for them, too.
-    fileprivate var greetingWindow: Int {
+    /// How many requests of a handshake may be unanswered at a time: a limit that protects the server holds for them,
+    /// too.
+    fileprivate var handshakeWindow: Int {
         let limit = requests.maximumInFlight
-        return limit < Connection.strictLimit ? min(limit, greeting.maximumInFlight) : greeting.maximumInFlight
+        return limit < Connection.strictLimit ? min(limit, handshake.maximumInFlight) : handshake.maximumInFlight
     }
 }
 
 extension Connection {
-    /// Sends `requests` in order, at most `options.greeting.maximumInFlight` unanswered at a time. Returns their outcomes
-    /// when the last one has ended; with `stopsAtFailure` after the first failure, which is the last of them then.
-    func greet(_ requests: [Request], _ session: UInt64, stopsAtFailure: Bool) async -> [Outcome] {
+    /// Sends `requests` in order, at most `options.handshake.maximumInFlight` unanswered at a time. Returns their
+    /// outcomes when the last one has ended; with `stopsAtFailure` after the first failure, which is the last of them
+    /// then.
+    func sendInHandshake(_ requests: [Request], _ session: UInt64, stopsAtFailure: Bool) async -> [Outcome] {
         guard !requests.isEmpty else { return [] }
         return await withTaskCancellationHandler {
-            await withSuspension { suspension in
+            await withContinuation { continuation in
                 guard !Task.isCancelled else {
-                    return suspension.resume(returning: requests.map { _ in .failure(.cancelledUnsent) })
+                    return continuation.resume(returning: requests.map { _ in .failure(.cancelledUnsent) })
                 }
-                let batch = GreetingBatch(
+                let batch = HandshakeBatch(
                     requests,
                     session,
-                    window: options.greetingWindow,
+                    window: options.handshakeWindow,
                     stopsAtFailure: stopsAtFailure,
-                    suspension
+                    continuation
                 ) { [weak self] batch in
                     // Later in any case: answers are being taken in, or the handshake is being ended.
                     self?.schedule { $0.fill(batch) }
@@ -151,13 +153,13 @@ extension Connection {
     }
 
     /// Sends as many requests of `batch` as may go out now.
-    private func fill(_ batch: GreetingBatch) {
-        guard let index = handshaking(batch.session) else { return batch.failRest(.greetingIsOver) }
+    private func fill(_ batch: HandshakeBatch) {
+        guard let index = handshaking(batch.session) else { return batch.failRest(.handshakeIsOver) }
         if let loss = links[index].handshake?.loss {
-            return batch.failRest(.failure(.lostWhileGreeting(loss, .notSent)))
+            return batch.failRest(.failure(.lostDuringHandshake(loss, .notSent)))
         }
         while let (number, frame) = batch.takeNext(codec) {
-            let waiter = Waiter.greeting(batch, index: number)
+            let waiter = Waiter.handshake(batch, index: number)
             if addToHandshake(frame, index, waiter, expectsResponse: true) { continue }
             guard batch.putBack() else {
                 waiter.resume(.failure(.noSerialLeft))

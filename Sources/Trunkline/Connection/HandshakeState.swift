@@ -1,6 +1,6 @@
 /// The conversation on a link before it is ready. Its requests are on the link like any others, so they overtake what waits
 /// in the client; it ends with every one of them answered, or with the link.
-struct Greeting {
+struct HandshakeState {
     /// While subscriptions are restored, it moves with every answer.
     var deadline: Instant
     /// When requests with a time of their own are out of it.
@@ -12,7 +12,7 @@ struct Greeting {
     /// The bodies and named bytes in `inbox`.
     private var inboxBytes = 0
     /// Who asks for such a frame.
-    var readers: [UInt64: Suspension<Outcome>] = [:]
+    var readers: [UInt64: Continuation<Outcome>] = [:]
     /// The user's closures.
     var task: Task<Void, Never>?
 
@@ -26,7 +26,7 @@ struct Greeting {
     var hasLastResponse = false
 
     /// Who waits for TLS, which the handshake has asked for in mid-connection.
-    var securing: Suspension<Outcome>?
+    var securing: Continuation<Outcome>?
     /// A response that nobody waited for, or a heartbeat, has come since the last response that somebody did.
     var hasStray = false
 
@@ -34,7 +34,7 @@ struct Greeting {
     var keepsSubscriptions = false
     /// What it has learned for its client; adopted when the link is ready.
     var learned = Learned()
-    /// Set when `options.greeting.restore` begins.
+    /// Set when `options.handshake.restore` begins.
     var restoring: Restoring?
 
     struct Learned {
@@ -87,9 +87,9 @@ struct Greeting {
 
     // MARK: The end
 
-    /// Why the handshake failed when `deadline` came. `timeout` is `options.greeting.timeout`.
+    /// Why the handshake failed when `deadline` came. `timeout` is `options.handshake.timeout`.
     func timeoutMessage(_ timeout: Duration) -> String {
-        guard let restoring else { return "the greeting did not end within \(timeout)" }
+        guard let restoring else { return "the handshake did not end within \(timeout)" }
         return "restoring \(restoring.count) subscriptions: no response within \(timeout), after \(restoring.answered)"
     }
 

@@ -1,28 +1,30 @@
 extension ClientOptions {
     /// What happens on every new link before anything else.
-    public struct Greeting: Sendable {
+    public struct Handshake: Sendable {
         /// Logs in, negotiates, identifies: runs on every new link before any other traffic, on no actor. Default none.
         ///
-        /// What it throws ends the attempt: `GreetingRefusal` says whether for good; any other error is taken for a
+        /// What it throws ends the attempt: `HandshakeRefusal` says whether for good; any other error is taken for a
         /// failure that time may mend, unless it is `invalidRequest`, which is a mistake of the closure's own. Requests that callers make meanwhile wait and go out after it, in order.
-        public var perform: (@Sendable (Greeter) async throws -> Void)?
+        public var perform: (@Sendable (Handshaker) async throws -> Void)?
         /// Restores what the server knew of us, after `perform`, given the requests of `Client.subscribe(_:timeout:)` in their
         /// order. Those of `Client.subscribe(posting:timeout:)` have been written by then.
         ///
         /// By default it sends all of them, `maximumInFlight` at a time. If the server rejects one, the attempt fails and
-        /// is repeated. To keep the link instead, send them with `Greeter.send(all:)` and ignore what may be rejected:
+        /// is repeated. To keep the link instead, send them with `Handshaker.send(all:)` and ignore what may be
+        /// rejected:
         ///
         /// ```swift
-        /// options.greeting.restore = { greeter, subscriptions in
-        ///     for case .failure(let error) in await greeter.send(all: subscriptions) where error.code != .rejected {
+        /// options.handshake.restore = { handshaker, subscriptions in
+        ///     let outcomes = await handshaker.send(all: subscriptions)
+        ///     for case .failure(let error) in outcomes where error.code != .rejected {
         ///         throw error
         ///     }
         /// }
         /// ```
-        public var restore: @Sendable (Greeter, [Request]) async throws -> Void = { greeter, subscriptions in
-            try await greeter.restore(subscriptions)
+        public var restore: @Sendable (Handshaker, [Request]) async throws -> Void = { handshaker, subscriptions in
+            try await handshaker.restore(subscriptions)
         }
-        /// How many requests of `Greeter.send(all:)`, and so of the default `restore`, may be unanswered at a time.
+        /// How many requests of `Handshaker.send(all:)`, and so of the default `restore`, may be unanswered at a time.
         /// Default 64, at least 1. A `requests.maximumInFlight` below 1,024 limits it, too.
         public var maximumInFlight = 64
         /// How long `perform` may take, and how long `restore` may go without a response. Default 2 s.
@@ -34,8 +36,8 @@ extension ClientOptions {
     }
 }
 
-/// Thrown by a greeting that the server did not accept.
-public struct GreetingRefusal: Error, Sendable, CustomStringConvertible {
+/// Thrown by a handshake that the server did not accept.
+public struct HandshakeRefusal: Error, Sendable, CustomStringConvertible {
     /// Time does not mend it (wrong credentials): there is no further attempt until somebody asks for a link again, and
     /// callers who wait are told `unavailable`. `reconnecting.retriesPermanentCauses` overrules it.
     public var isPermanent: Bool
@@ -52,5 +54,5 @@ public struct GreetingRefusal: Error, Sendable, CustomStringConvertible {
     }
 
     /// The reason in words, in one line: control and format characters are escaped.
-    public var description: String { "the greeting was refused: \(reason.asMessage)" }
+    public var description: String { "the handshake was refused: \(reason.asMessage)" }
 }

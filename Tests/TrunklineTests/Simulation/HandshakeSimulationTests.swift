@@ -3,21 +3,21 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// The greeting: what happens on a new link before anything else.
+/// The handshake: what happens on a new link before anything else.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct GreetingSimulationTests {
-    /// Options whose greeting logs in.
+struct HandshakeSimulationTests {
+    /// Options whose handshake logs in.
     private static func login(_ change: (inout ClientOptions) -> Void = { _ in }) -> ClientOptions {
         ClientOptions { options in
-            options.greeting.perform = { greeter in
-                let reply = try await greeter.send(Request(type: 0x411, body: "login"))
+            options.handshake.perform = { handshaker in
+                let reply = try await handshaker.send(Request(type: 0x411, body: "login"))
                 #expect(reply.body == "login")
             }
             change(&options)
         }
     }
 
-    @Test func theGreetingOvertakesWhatWaits() throws {
+    @Test func theHandshakeOvertakesWhatWaits() throws {
         try simulate(options: Self.login()) { service, client in
             let handles = (0..<3).map { client.start(ask($0)) }
             for (index, handle) in handles.enumerated() { try await expectBody(Bytes("\(index)"), of: handle) }
@@ -25,7 +25,7 @@ struct GreetingSimulationTests {
         }
     }
 
-    @Test func everyNewLinkIsGreetedAndWhatWasQueuedGoesOutAfterIt() throws {
+    @Test func everyNewLinkHasItsHandshakeAndWhatWasQueuedGoesOutAfterIt() throws {
         try simulate(options: Self.login()) { service, client in
             try await expectEcho("a", by: client)
             service.network.reset("db")
@@ -38,11 +38,11 @@ struct GreetingSimulationTests {
     @Test func aPermanentRefusalReachesThoseWhoWait() throws {
         let options = ClientOptions { options in
             options.reconnecting.maximumAttempts = 1
-            options.greeting.perform = { greeter in
+            options.handshake.perform = { handshaker in
                 do {
-                    _ = try await greeter.send(Request(type: 0x411, body: "login"))
+                    _ = try await handshaker.send(Request(type: 0x411, body: "login"))
                 } catch let error as ClientError where error.code == .rejected {
-                    throw GreetingRefusal("wrong password")
+                    throw HandshakeRefusal("wrong password")
                 }
             }
         }
@@ -50,7 +50,7 @@ struct GreetingSimulationTests {
             let error = await failure { () throws(ClientError) in try await client.send(ask("a")) }
             #expect(error?.code == .unavailable)
             #expect(error?.fate == .notSent)
-            #expect((error?.cause as? GreetingRefusal)?.reason == "wrong password")
+            #expect((error?.cause as? HandshakeRefusal)?.reason == "wrong password")
             #expect(await service.server.received.map(\.body) == ["login"])
         }
     }
@@ -60,31 +60,31 @@ struct GreetingSimulationTests {
     @Test func aServerThatRefusesAndClosesAtOnceHasRefused() throws {
         let options = ClientOptions { options in
             options.reconnecting.maximumAttempts = 3
-            options.greeting.perform = { greeter in
+            options.handshake.perform = { handshaker in
                 do {
-                    _ = try await greeter.send(Request(type: 0x411, body: "login"))
+                    _ = try await handshaker.send(Request(type: 0x411, body: "login"))
                 } catch let error as ClientError where error.code == .rejected {
-                    throw GreetingRefusal("wrong password")
+                    throw HandshakeRefusal("wrong password")
                 }
             }
         }
         let refusal = Reaction.sequence([.status(403), .close])
         try simulate(speaking: strictLayout, options: options, handler: { _ in refusal }) { service, client in
             let error = await failure { () throws(ClientError) in try await client.connect() }
-            #expect((error?.cause as? GreetingRefusal)?.reason == "wrong password")
+            #expect((error?.cause as? HandshakeRefusal)?.reason == "wrong password")
             let statistics = await client.statistics.connection
-            #expect(statistics.attempts == 1 && statistics.disconnects == [.greetingRefused: 1])
+            #expect(statistics.attempts == 1 && statistics.disconnects == [.handshakeRefused: 1])
         }
     }
 
     @Test func aLinkLostInAConversationFailsTheAttempt() throws {
         let isFirst = Mutex(true)
         let options = ClientOptions { options in
-            options.greeting.perform = { greeter in
-                _ = try await greeter.send(Request(type: 0x411, body: "login"))
+            options.handshake.perform = { handshaker in
+                _ = try await handshaker.send(Request(type: 0x411, body: "login"))
                 if isFirst.withLock({ exchange(&$0, with: false) }) {
                     let error = await failure { () throws(ClientError) in
-                        while true { _ = try await greeter.nextFrame() }
+                        while true { _ = try await handshaker.nextFrame() }
                     }
                     #expect(error?.code == .connectionLost && error?.fate == .notSent)
                 }
@@ -101,14 +101,14 @@ struct GreetingSimulationTests {
         }
     }
 
-    @Test func aGreetingThatTakesTooLongEndsTheAttempt() throws {
-        let options = Self.login { $0.greeting.timeout = .seconds(1) }
+    @Test func aHandshakeThatTakesTooLongEndsTheAttempt() throws {
+        let options = Self.login { $0.handshake.timeout = .seconds(1) }
         try simulate(options: options, handler: { $0.body == "login" ? .noReply : .echo }) { service, client in
             let began = service.now
             var reports = client.disconnects.makeAsyncIterator()
             let handle = client.start(ask("a"), timeout: .seconds(3))
             let report = await reports.next()
-            #expect(report?.phase == .greeting)
+            #expect(report?.phase == .handshaking)
             #expect(report?.cause == .timedOut)
             #expect(service.now - began < .milliseconds(1100))
             let error = await failure(of: handle)
@@ -117,7 +117,7 @@ struct GreetingSimulationTests {
         }
     }
 
-    @Test func aLinkLostWhileGreetingIsAFailedAttempt() throws {
+    @Test func aLinkLostDuringItsHandshakeIsAFailedAttempt() throws {
         let isFirst = Mutex(true)
         try simulate(
             options: Self.login(),
@@ -134,16 +134,16 @@ struct GreetingSimulationTests {
         var server = LoopbackServer.Options()
         server.onConnect = .push(Frame(.push, type: 2, body: "salt"), Frame(.push, type: 2, body: "news"))
         let options = ClientOptions { options in
-            options.greeting.perform = { greeter in
-                let challenge = try await greeter.nextFrame()
-                _ = try await greeter.send(Request(type: 0x411, body: challenge.body))
+            options.handshake.perform = { handshaker in
+                let challenge = try await handshaker.nextFrame()
+                _ = try await handshaker.send(Request(type: 0x411, body: challenge.body))
             }
         }
         try simulate(server: server, options: options) { service, client in
             let pushes = client.pushes()
             try await client.connect()
             #expect(await service.server.received.map(\.body) == ["salt"])
-            // What the greeting did not ask for is a push like any other.
+            // What the handshake did not ask for is a push like any other.
             for await push in pushes {
                 if case .message(let frame) = push { #expect(frame.body == "news") }
                 break
@@ -151,7 +151,7 @@ struct GreetingSimulationTests {
         }
     }
 
-    @Test func closingWhileGreetingEndsIt() throws {
+    @Test func closingDuringTheHandshakeEndsIt() throws {
         try simulate(options: Self.login(), handler: { _ in .noReply }) { service, client in
             let handle = client.start(ask("a"))
             _ = try await service.server.waitForRequest { $0.body == "login" }
@@ -161,25 +161,25 @@ struct GreetingSimulationTests {
         }
     }
 
-    @Test func aGreeterIsOfNoUseAfterTheGreeting() throws {
-        let kept = Mutex<Greeter?>(nil)
-        let options = ClientOptions { $0.greeting.perform = { greeter in kept.withLock { $0 = greeter } } }
+    @Test func aHandshakerIsOfNoUseAfterTheHandshake() throws {
+        let kept = Mutex<Handshaker?>(nil)
+        let options = ClientOptions { $0.handshake.perform = { handshaker in kept.withLock { $0 = handshaker } } }
         try simulate(options: options) { service, client in
             try await client.connect()
-            let greeter = try #require(kept.withLock { $0 })
-            let error = await failure { () throws(ClientError) in try await greeter.send(ask("late")) }
+            let handshaker = try #require(kept.withLock { $0 })
+            let error = await failure { () throws(ClientError) in try await handshaker.send(ask("late")) }
             #expect(error?.code == .closed && error?.fate == .notSent)
-            let other = await failure { () throws(ClientError) in try await greeter.nextFrame() }
+            let other = await failure { () throws(ClientError) in try await handshaker.nextFrame() }
             #expect(other?.code == .closed)
         }
     }
 
-    /// The deadline of a request that had its answer ended the greeting when it came.
+    /// The deadline of a request that had its answer ended the handshake when it came.
     @Test func aDeadlineThatWasMetEndsNothing() throws {
         let options = ClientOptions { options in
-            options.greeting.perform = { greeter in
-                _ = try await greeter.send(ask("quick"), timeout: .milliseconds(100))
-                _ = try await greeter.send(ask("slow"))
+            options.handshake.perform = { handshaker in
+                _ = try await handshaker.send(ask("quick"), timeout: .milliseconds(100))
+                _ = try await handshaker.send(ask("slow"))
             }
         }
         try simulate(options: options, handler: { $0.body == "slow" ? .after(.milliseconds(300), .echo) : .echo }) {
@@ -209,8 +209,8 @@ struct GreetingSimulationTests {
     @Test func subscriptionsThatTheServerKeepsAreNotRestored() throws {
         let isKept = Mutex(true)
         let options = ClientOptions { options in
-            options.greeting.perform = { greeter in
-                if isKept.withLock({ $0 }) { await greeter.keepSubscriptions() }
+            options.handshake.perform = { handshaker in
+                if isKept.withLock({ $0 }) { await handshaker.keepSubscriptions() }
             }
         }
         try simulate(options: options) { service, client in
@@ -280,7 +280,7 @@ struct GreetingSimulationTests {
             #expect(await reports.next()?.cause == .reset)
             let began = service.now
             let report = await reports.next()
-            #expect(report?.phase == .greeting && report?.cause == .timedOut)
+            #expect(report?.phase == .handshaking && report?.cause == .timedOut)
             let message = (report?.error as? TransportError)?.message
             #expect(message == "restoring 200 subscriptions: no response within 2.0 seconds, after 100")
             // One wait, two rounds of answers, and the time without any.
@@ -348,14 +348,14 @@ struct GreetingSimulationTests {
         }
     }
 
-    @Test func aRestorationOfItsOwnMayTolerateRejections() throws {
+    @Test func aRestorationOfItsOwnMayTolerateErrorResponses() throws {
         let isRejected = Mutex(false)
         let handler: LoopbackServer.Handler = { request in
             request.body == "5" && isRejected.withLock { $0 } ? .status(404) : .status(200, request.body)
         }
         let options = ClientOptions { options in
-            options.greeting.restore = { greeter, subscriptions in
-                let results = await greeter.send(all: subscriptions)
+            options.handshake.restore = { handshaker, subscriptions in
+                let results = await handshaker.send(all: subscriptions)
                 #expect(results.count == 10)
                 for case .failure(let error) in results where error.code != .rejected { throw error }
             }
@@ -369,14 +369,15 @@ struct GreetingSimulationTests {
         }
     }
 
-    /// Each subscription brings a push, together more than a greeting holds: reading stopped, no answer could come, and
-    /// every further attempt ended alike. A reader that suspends reading meanwhile does not fail the attempt either.
+    /// Each subscription brings a push, together more than a handshake holds: reading stopped, no answer could come,
+    /// and every further attempt ended alike. A reader that suspends reading meanwhile does not fail the attempt
+    /// either.
     @Test(arguments: [PushBuffering.Overflow.dropOldest, .suspendReading])
     func restorationMayBringMorePushesThanAreHeld(overflow: PushBuffering.Overflow) throws {
         let count = 300
         let body = Bytes(repeating: 1, count: 65_536)
         let handler: LoopbackServer.Handler = { request in
-            // Those of a greeting have serials from the last quarter.
+            // Those of a handshake have serials from the last quarter.
             guard request.serial > 1 << 31 else { return .echo }
             return .sequence([.push(Frame(.push, type: 2, body: request.body + body)), .echo])
         }
@@ -406,16 +407,16 @@ struct GreetingSimulationTests {
         }
     }
 
-    /// A reader suspends reading while more pushes are held than a greeting reads behind, and then reads them: nothing more
-    /// was read until the greeting's time was up, the answers included.
+    /// A reader suspends reading while more pushes are held than a handshake reads behind, and then reads them: nothing
+    /// more was read until the handshake's time was up, the answers included.
     @Test func restorationGoesOnWhenAReaderDoes() throws {
         let count = 300
         let push = Reaction.push(Frame(.push, type: 2, body: filled(65_536)))
         let handler: LoopbackServer.Handler = { request in
-            // Those of a greeting have serials from the last quarter.
+            // Those of a handshake have serials from the last quarter.
             request.serial > 1 << 31 ? .sequence(Array(repeating: push, count: count) + [.echo]) : .echo
         }
-        let options = ClientOptions { $0.greeting.timeout = .seconds(60) }
+        let options = ClientOptions { $0.handshake.timeout = .seconds(60) }
         try simulate(options: options, handler: handler) { service, client in
             let buffering = PushBuffering(maximumCount: 4, maximumBytes: 1 << 30, overflow: .suspendReading)
             let pushes = client.pushes(buffering: buffering)
@@ -436,13 +437,13 @@ struct GreetingSimulationTests {
     }
 
     /// Pushes that are all head counted as nothing, and 65,536 of them with 8 KiB each were held.
-    @Test func headsOfPushesCountForWhatAGreetingHolds() throws {
+    @Test func headsOfPushesCountForWhatAHandshakeHolds() throws {
         let codec = CountedPayloadCodec { _ in .absent }
             .reading { if $0.head.hasPrefix("MSG ") { $0.kind = .push } }
         let push = Reaction.push(Frame(.push, head: "MSG " + Bytes(repeating: 0x61, count: 8000)))
         let options = ClientOptions { options in
             options.reconnecting.maximumAttempts = 1
-            options.greeting.perform = { greeter in _ = try await greeter.send(Request(head: "login")) }
+            options.handshake.perform = { handshaker in _ = try await handshaker.send(Request(head: "login")) }
         }
         let welcome = Reaction.reply(Frame(.response, head: "welcome"))
         for (count, isHeld) in [(900, true), (2000, false)] {
@@ -455,13 +456,13 @@ struct GreetingSimulationTests {
         }
     }
 
-    // MARK: What a greeting learns
+    // MARK: What a handshake learns
 
-    @Test func aGreetingMayAddEndpoints() throws {
+    @Test func aHandshakeMayAddEndpoints() throws {
         let options = ClientOptions { options in
-            options.greeting.perform = { greeter in
-                let known = try await greeter.send(ask("servers"))
-                await greeter.addEndpoints(
+            options.handshake.perform = { handshaker in
+                let known = try await handshaker.send(ask("servers"))
+                await handshaker.addEndpoints(
                     String(known.body).split(separator: " ").map { .host(String($0), port: 7000) }
                 )
             }
@@ -477,7 +478,7 @@ struct GreetingSimulationTests {
             ]
             try await expectEcho("1", by: client)
             #expect(await client.endpoints == ["db:7000", "b:7000", "c:7000"])
-            // Those of the next greeting replace them; the link is to one of the former, and stays.
+            // Those of the next handshake replace them; the link is to one of the former, and stays.
             known.withLock { $0 = "d db" }
             try await client.switchEndpoint(to: "c:7000")
             try await expectEcho("2", by: client)
@@ -496,15 +497,15 @@ struct GreetingSimulationTests {
         }
     }
 
-    @Test func whatAFailedGreetingLearnsIsNotBelieved() throws {
+    @Test func whatAFailedHandshakeLearnsIsNotBelieved() throws {
         let isFirst = Mutex(true)
         let options = ClientOptions { options in
-            options.greeting.perform = { greeter in
-                await greeter.addEndpoints(["evil:7000"])
-                await greeter.setServerInfo("evil")
-                if isFirst.withLock({ exchange(&$0, with: false) }) { throw GreetingRefusal("no", isPermanent: false) }
-                await greeter.addEndpoints([])
-                await greeter.setServerInfo(greeter.session)
+            options.handshake.perform = { handshaker in
+                await handshaker.addEndpoints(["evil:7000"])
+                await handshaker.setServerInfo("evil")
+                if isFirst.withLock({ exchange(&$0, with: false) }) { throw HandshakeRefusal("no", isPermanent: false) }
+                await handshaker.addEndpoints([])
+                await handshaker.setServerInfo(handshaker.session)
             }
         }
         try simulate(options: options) { service, client in

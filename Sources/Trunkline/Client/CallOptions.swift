@@ -1,5 +1,5 @@
-/// What a call has asked for beyond the usual, and what its request has been through since.
-struct Terms: Sendable {
+/// The options of a call that are not the usual ones, and what its request has been through since.
+struct CallOptions: Sendable {
     let retry: RetryPolicy
     /// Whether it may wait for a link.
     let waitsForReady: Bool
@@ -47,8 +47,8 @@ struct Terms: Sendable {
         }
     }
 
-    /// The terms of the next try, at rest until its back-off is over; `nil` when there is none.
-    func next(after error: ClientError, at now: Instant, using generator: inout SeededGenerator) -> Terms? {
+    /// The call options of the next try, at rest until its back-off is over; `nil` when there is none.
+    func next(after error: ClientError, at now: Instant, using generator: inout SeededGenerator) -> CallOptions? {
         guard let backoff = backoff(after: error) else { return nil }
         let longest = backoff.ceiling(round: attempt - 1).clampedNanoseconds
         let until = now.advanced(by: .nanoseconds(Int64.random(in: 0...longest, using: &generator)))
@@ -61,7 +61,7 @@ struct Terms: Sendable {
     }
 
     /// The same, no longer at rest.
-    var awake: Terms {
+    var awake: CallOptions {
         var awake = self
         awake.restsUntil = nil
         return awake
