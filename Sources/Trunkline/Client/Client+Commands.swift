@@ -19,9 +19,9 @@ extension Client: @preconcurrency CommandQueueOwner {
                 watchesErrors: phase == .open,
                 for: self
             )
-            if !impatient.isEmpty { failImpatient() }
+            let hasRefused = !impatient.isEmpty && failImpatient()
             linkLook = look
-            if !events.isEmpty {
+            if !events.isEmpty || hasRefused {
                 perform(&events)
             } else if phase == .draining, queue.count == 0 {
                 endDraining()
@@ -54,7 +54,7 @@ extension Client: @preconcurrency CommandQueueOwner {
                     batch.expectsResponse
                 )
             }
-        case .follow(let part, let channel): follow(part, channel)
+        case .addPart(let part, let channel): follow(part, channel)
         case .cancel(let ids):
             // A message that was accepted meanwhile stays: its caller has been told so.
             for id in ids where waiter(of: id)?.isAccepted == false {
@@ -80,7 +80,7 @@ extension Client: @preconcurrency CommandQueueOwner {
         case .close: drain()
         case .closeNow: closeAtOnce()
         case .awaitClosed(let continuation):
-            if isClosed { continuation.resume() } else { closeWaiters.append(continuation) }
+            if hasEnded { continuation.resume() } else { closeWaiters.append(continuation) }
         }
     }
 
@@ -130,21 +130,21 @@ extension Client: @preconcurrency CommandQueueOwner {
         return unsentError(.unavailable, "the call does not wait for a link")
     }
 
-    /// Those that may not wait for a link do not wait for a serial, either.
-    private func failImpatient() {
-        let shortage = connection.inCallOfOwner { connection -> String? in
-            guard let shortage = connection.serialShortage else { return nil }
-            return shortage
-        }
+    /// Those that may not wait for a link do not wait for a serial, either. Returns whether any failed.
+    private func failImpatient() -> Bool {
+        let shortage = connection.inCallOfOwner { $0.serialShortage }
         var isRefused = false
         for id in impatient {
             guard let shortage, let request = queue.request(id), request.expectsResponse else { continue }
             isRefused = true
             _ = queue.remove(id)
-            request.waiter.resume(.failure(ClientError(.overloaded, .notSent, shortage)))
+            let error = ClientError(.overloaded, .notSent, shortage)
+            request.waiter.resume(.failure(error))
+            endParts(of: id, error)
         }
         impatient.removeAll(keepingCapacity: impatient.count <= 8192)
         if isRefused { connection.inCallOfOwner { $0.replacement.hasRefused = true } }
+        return isRefused
     }
 
     // MARK: Giving up

@@ -20,7 +20,7 @@ extension Client: @preconcurrency ConnectionOwner {
         switch event {
         case .answered(let id, let waiter, let frame):
             if parts.hasTargets { return answered(id, waiter, frame) }
-            guard queue.forget(id) else { return }
+            guard queue.forget(id) else { return counters.lateResponses += 1 }
             counters.responses += 1
             waiter.resume(Outcome(of: frame))
         case .push(let frame):
@@ -83,6 +83,7 @@ extension Client: @preconcurrency ConnectionOwner {
 
     /// A part of a response has come.
     private func take(_ part: Frame, of id: RequestID, _ waiter: Waiter) {
+        guard queue[id] != nil else { return }  // given up for a part before it
         counters.parts += 1
         switch waiter.take(part) {
         case .taken: break

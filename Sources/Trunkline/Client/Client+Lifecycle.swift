@@ -114,7 +114,11 @@ extension Client {
         messageRoom.close()
         responseCache.close()
         drainDeadline = nil
-        failWaiting(ClientError(.closed, .notSent, "the client was closed"))
+        hasEnded = true
+        let error = ClientError(.closed, .notSent, "the client was closed")
+        failWaiting(error)
+        let rest = parts.removeAll()
+        for part in rest.held + rest.queued { part.fail(error, isSent: false) }
         queue.forgetDeadlines()
         failConnectWaiters()
         for channel in channels.all { channel.finish() }

@@ -30,7 +30,7 @@ extension Client {
     func endParts(of id: RequestID, _ error: ClientError) -> RequestParts.Target? {
         guard parts.hasTargets, var ended = parts.end(id) else { return nil }
         for part in ended.queued {
-            let isSent = !part.isDropped && !connection.inCallOfOwner { $0.removePart(part.requestID) }
+            let isSent = !part.isDropped && !connection.inCallOfOwner { $0.removePart(part.id) }
             if isSent, part.endsRequest { ended.target.isIncomplete = false }
             part.fail(error, isSent: isSent)
         }

@@ -61,6 +61,9 @@ public actor Client {
     var linkLook: Instant?
     var isReady: Bool { session != 0 }
 
+    /// The connection is closed, and everyone has been told.
+    var hasEnded = false
+
     enum Phase { case open, draining, closed }
 
     /// The event loop: everything in this actor runs there.
@@ -117,7 +120,7 @@ public actor Client {
             let error = ClientError(.closed, .notSent, "the client was let go")
             for request in waiting { request.waiter.resume(.failure(error)) }
             for part in parts.held { part.fail(error, isSent: false) }
-            for part in parts.queued { part.fail(error, isSent: !connection.removePart(part.requestID)) }
+            for part in parts.queued { part.fail(error, isSent: !connection.removePart(part.id)) }
             connection.finishClosing()
         }
         loop.schedule(Completion { connection.onLoop(end) })

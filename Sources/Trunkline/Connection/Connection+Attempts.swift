@@ -168,7 +168,7 @@ extension Connection: @preconcurrency TransportHandler {
         case .connected: upgraded(index)
         case .connectFailed(let error): upgradeFailed(index, error)
         // What is left of the last turn comes first, and has this turn's share.
-        case .readable: if !isReadScheduled { read(links[index].session) }
+        case .readable: if isReadScheduled { links[index].mayHaveMore = true } else { read(links[index].session) }
         case .writable:
             if links[index].machine.phase == .ready { links[index].machine.socketTookBytes(at: loop.turnTime) }
             flush(links[index].session)

@@ -140,12 +140,22 @@ extension Connection {
             switch event {
             case .wrote(let id, let waiter): if isMine(id) { waiter.resume(.success(Frame(.response))) }
             case .failed(let id, let waiter, let error): if isMine(id) { waiter.resume(.failure(error)) }
-            case .returned(let requests): queue.giveBack(requests)
+            case .returned(let requests):
+                guard isOwned else {
+                    queue.giveBack(requests)
+                    continue
+                }
+                for request in requests {
+                    request.waiter.resume(.failure(ClientError(.closed, .notSent, "the client was let go")))
+                }
+            case .answered(_, let waiter, _):
+                // Parts of it may have been for nobody.
+                waiter.resume(.failure(ClientError(.closed, .unknown, "the client was let go")))
             case .lost(let loss): take(loss)
             case .ready: admit()
             case .unavailable(let error): failAll(error)
             case .closed: failAll(ClientError(.closed, .notSent, "the connection was closed"))
-            case .answered, .part, .wrotePart, .refusedPart, .admitted, .push, .late, .unknownResponse, .unexpected,
+            case .part, .wrotePart, .refusedPart, .admitted, .push, .late, .unknownResponse, .unexpected,
                 .pushesBegin, .room:
                 break
             }
@@ -156,7 +166,8 @@ extension Connection {
 
     private func take(_ loss: LinkLoss) {
         queue.giveBack(loss.remains.unsent)
-        let isClosed = machine.state == .closed
+        let isOurDoing = (loss.cause as? TransportError)?.code == .closedLocally
+        let isClosed = machine.state == .closed && isOurDoing
         let error =
             isClosed
             ? ClientError(.closed, .unknown, "the connection was closed")

@@ -119,10 +119,14 @@ extension Connection {
 
     private func flushAll() {
         isFlushing = false
-        for session in links.filter({ !$0.machine.outbound.isEmpty && !$0.transport.awaitsWritable }).map(\.session) {
-            flush(session)
-        }
+        for session in links.indices.filter({ isToBeFlushed($0) }).map({ links[$0].session }) { flush(session) }
         closeDrained()
+    }
+
+    private func isToBeFlushed(_ index: Int) -> Bool {
+        // A connection that closes has to know what TLS still holds.
+        if isClosing, links[index].machine.phase == .ready { return true }
+        return !links[index].machine.outbound.isEmpty && !links[index].transport.awaitsWritable
     }
 
     /// Writes as much as the socket takes: one system call for everything that accumulated, as a rule.
@@ -208,6 +212,7 @@ extension Connection {
             cause: cause
         )
         events.append(.returned(links[index].machine.drain()))
+        links[index].mayHaveMore = true  // it may have been left in the midst of reading
         if links.count > Self.maximumDraining { lose(links[0].session, TransportError.closedByUs) }
         armDraining()
         updateReading()
@@ -241,7 +246,8 @@ extension Connection {
         links[index].machine.send(farewell)
         let result = links[index].write()
         noteUnencodable(result.refused)
-        if result.failure != nil { links[index].machine.dropOutbound() }  // nobody is there to be told
+        // Nobody is there to be told.
+        if result.failure != nil || links[index].lastWords != nil { links[index].machine.dropOutbound() }
     }
 
     /// The server answers nothing more on the link, which is draining: what is under way on it is lost, and there is nothing
@@ -316,18 +322,16 @@ extension Connection {
         )
         let needsLink = remains.unsent.isEmpty ? demand : .request
         events.append(.lost(LinkLoss(link, remains, cause)))
-        perform(
-            machine.linkLost(
-                session,
-                DisconnectCause(cause),
-                isOrderly: DisconnectCause(cause) == .closedByServer || wasQuiet && link.isCutShort(by: cause),
-                wasQuiet: wasQuiet,
-                demand: needsLink,
-                countsAgainstEndpoint: wasNeverHeard,
-                at: loop.now
-            )
+        let action = machine.linkLost(
+            session,
+            DisconnectCause(cause),
+            isOrderly: DisconnectCause(cause) == .closedByServer || wasQuiet && link.isCutShort(by: cause),
+            wasQuiet: wasQuiet,
+            demand: needsLink,
+            countsAgainstEndpoint: wasNeverHeard,
+            at: loop.now
         )
-        if isClosing { finishClosing() }
+        if isClosing { finishClosing() } else { perform(action) }
         publishState()
     }
 

@@ -20,7 +20,8 @@ extension Connection {
     /// Puts requests of `queue` on the link as far as they may go now, and parts of requests that have started.
     func admit(from queue: inout RequestQueue<Waiter>, _ parts: inout RequestParts) {
         guard let ready else {
-            if !parts.held.isEmpty { release(&parts, &queue, everywhere: true) }
+            var next = 0
+            while releasePart(of: &parts, &queue, from: &next) {}
             if !queue.isEmpty { connectIfNeeded() }
             return
         }
@@ -28,13 +29,14 @@ extension Connection {
         // In turn, so that neither keep the others from the room below the watermark.
         var room = maximumInFlight - inFlight
         var hasToWrite = false
+        var next = 0
         repeat {
             let most = parts.held.isEmpty ? room : min(room, 1)
             let admitted = links[ready].admit(from: &queue, atMost: most, by: rules, into: &events)
             room -= admitted
             hasToWrite = hasToWrite || admitted > 0
             if parts.held.isEmpty { break }
-            let hasReleased = release(&parts, &queue, everywhere: false)
+            let hasReleased = releasePart(of: &parts, &queue, from: &next)
             hasToWrite = hasToWrite || hasReleased
             if admitted == 0, !hasReleased { break }
         } while true
@@ -48,17 +50,14 @@ extension Connection {
             && links[ready].machine.exhaustion == nil
     }
 
-    /// Lets the first part go out whose request has started and for which there is room; returns whether there was one.
-    /// `everywhere`: all of them.
-    @discardableResult
-    private func release(
-        _ parts: inout RequestParts,
+    /// Lets the first part from `next` on go out whose request has started and for which there is room; moves `next` to where
+    /// to go on. Returns whether there was one.
+    private func releasePart(
+        of parts: inout RequestParts,
         _ queue: inout RequestQueue<Waiter>,
-        everywhere: Bool
+        from next: inout Int
     ) -> Bool {
-        var hasReleased = false
-        var next = 0
-        while next < parts.held.count, everywhere || !hasReleased {
+        while next < parts.held.count {
             let request = parts.held[next].request
             guard case .onLink(let session, .response(let number))? = queue[request], let index = index(of: session),
                 links[index].machine.requests[number]?.id == request,
@@ -71,9 +70,9 @@ extension Connection {
             let part = parts.release(at: next)
             links[index].machine.send(part: part.frame, id: part.id, of: number)
             if links[index].draining != nil { scheduleFlush() }
-            hasReleased = true
+            return true
         }
-        return hasReleased
+        return false
     }
 
     private func scheduleFlushUnlessFull(_ index: Int) {
@@ -231,7 +230,7 @@ extension Connection {
     func leaveEndpoint(because departure: ReconnectMachine.Departure, retryAfter: Duration? = nil) {
         guard !isClosing, let ready, case .ready(let session) = machine.state else { return }
         // A client that is at work will need the next link soon.
-        let demand = links[ready].machine.hasUnanswered ? .request : demand
+        let demand = links[ready].machine.count > 0 ? .request : demand
         perform(machine.leave(session, because: departure, demand: demand, retryAfter: retryAfter, at: loop.now))
     }
 

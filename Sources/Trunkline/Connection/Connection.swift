@@ -206,7 +206,7 @@ public actor Connection {
         stateReaders.yield(state)
         guard state == .closed else { return }
         stateReaders.finish()
-        networkProbe?.stop()
+        if let reports = networkProbe?.stop() { publish(reports) }
         disconnectReaders.finish()
     }
 
@@ -280,6 +280,9 @@ public actor Connection {
 
     private func closingTimerFired() {
         guard let end = closing, loop.now < end.deadline, let ready else { return finishClosing() }
+        guard !links[ready].machine.outbound.isEmpty || links[ready].transport.isHoldingBytes else {
+            return finishClosing()
+        }
         let left = links[ready].left
         // With nothing left in the queue it is whole frames that TLS holds, of callers who were told that they are written.
         let isWanted = links[ready].machine.count > 0 || links[ready].machine.outbound.isEmpty

@@ -36,21 +36,25 @@ final class NetworkProbe: TimerTarget, @unchecked Sendable {
         }
     }
 
-    /// The connection is closed: nobody waits any more.
-    func stop() { finish(nil) }
+    /// The connection is closed: nobody waits any more. Returns the reports that did.
+    func stop() -> [DisconnectReport] { takeReports(nil) ?? [] }
 
     func timerFired() { finish(nil) }
 
     private func finish(_ isUp: Bool?) {
-        guard let task else { return }
+        guard let reports = takeReports(isUp) else { return }
+        connection?.onLoop { $0.publish(reports) }
+    }
+
+    private func takeReports(_ isUp: Bool?) -> [DisconnectReport]? {
+        guard let task else { return nil }
         task.cancel()
         self.task = nil
         loop.arm(timer, at: nil)
-        let reports = exchange(&reports, with: []).map { report in
+        return exchange(&reports, with: []).map { report in
             var report = report
             if report.cause.isAbnormal { report.isNetworkUp = isUp }
             return report
         }
-        connection?.onLoop { $0.publish(reports) }
     }
 }

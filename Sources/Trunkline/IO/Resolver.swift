@@ -11,7 +11,7 @@ package final class Resolver: Sendable {
     package static let shared = Resolver(maximumThreads: 8, maximumQueued: 1024, lookUp: systemLookUp)
 
     /// Identifies one question, so that it can be cancelled.
-    package struct RequestID: Sendable {
+    package struct LookupID: Sendable {
         fileprivate let question: Question
         fileprivate let id: UInt64
     }
@@ -63,7 +63,7 @@ package final class Resolver: Sendable {
         port: UInt16,
         family: AddressFamily,
         completion: @escaping NameLookup.Completion
-    ) -> RequestID {
+    ) -> LookupID {
         enum Outcome: Sendable { case waits, startThread, refused }
         let question = Question(host: host, family: family)
         let (id, outcome) = state.withLock { state -> (UInt64, Outcome) in
@@ -89,18 +89,18 @@ package final class Resolver: Sendable {
             let message = "resolving \(name): \(maximumQueued) names are waiting to be resolved already"
             completion(.failure(TransportError(.nameResolutionFailed, message)))
         }
-        return RequestID(question: question, id: id)
+        return LookupID(question: question, id: id)
     }
 
     /// The one who asked does not want to know any more; what nobody asks for any more is not looked up.
-    package func cancel(_ requestID: RequestID) {
+    package func cancel(_ lookupID: LookupID) {
         state.withLock { state in
-            state.askers[requestID.question]?.removeAll { $0.id == requestID.id }
-            guard state.askers[requestID.question]?.isEmpty == true,
-                let index = state.queue.firstIndex(of: requestID.question)
+            state.askers[lookupID.question]?.removeAll { $0.id == lookupID.id }
+            guard state.askers[lookupID.question]?.isEmpty == true,
+                let index = state.queue.firstIndex(of: lookupID.question)
             else { return }
             state.queue.remove(at: index)
-            state.askers[requestID.question] = nil
+            state.askers[lookupID.question] = nil
         }
     }
 

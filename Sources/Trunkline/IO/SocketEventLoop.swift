@@ -122,8 +122,8 @@ package final class SocketEventLoop: EventLoop {
         if let literal = literalAddress(host, port: port) {
             finish(.success(literal.family == family ? [literal] : []))
         } else {
-            let requestID = resolver.resolve(host, port: port, family: family, completion: finish)
-            lookup.onCancel { [resolver] in resolver.cancel(requestID) }
+            let lookupID = resolver.resolve(host, port: port, family: family, completion: finish)
+            lookup.onCancel { [resolver] in resolver.cancel(lookupID) }
         }
         return lookup
     }

@@ -124,11 +124,11 @@ extension LengthPrefixedCodec {
             guard value <= place.maximum else {
                 throw FrameError(.malformed, "the number \(value) does not fit in \(place.width) bytes")
             }
-            output.append(body.coalesced(start..<place.offset))
+            output.append(body.shared(start..<place.offset))
             output.append(integer: value, width: place.width, order: place.order)
             start = place.end
         }
-        output.append(body.coalesced(start..<body.count))
+        output.append(body.shared(start..<body.count))
     }
 }
 

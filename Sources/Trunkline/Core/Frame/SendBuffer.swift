@@ -72,7 +72,7 @@ public struct SendBuffer: Sendable {
         } else {
             if open < gathered.count { sealed.append(.gathered(open..<gathered.count)) }
             open = gathered.count
-            sealed.append(.coalesced(bytes))
+            sealed.append(.shared(bytes))
             sharedCount += bytes.count
         }
     }
@@ -101,7 +101,7 @@ extension SendBuffer {
         gathered.removeSubrange(mark.gathered...)
         sealed.removeSubrange(mark.sealed...)
         open = mark.open
-        sharedCount = mark.coalesced
+        sharedCount = mark.shared
     }
 
     /// Takes back everything but the first `length` bytes, counted from when the buffer was last empty.
@@ -118,9 +118,9 @@ extension SendBuffer {
                 gatheredEnd = range.lowerBound + min(rest, range.count)
                 sealed.append(.gathered(range.lowerBound..<gatheredEnd))
                 rest -= range.count
-            case .coalesced(let bytes):
+            case .shared(let bytes):
                 precondition(bytes.count <= rest, "cannot be cut within bytes that are held by reference")
-                sealed.append(.coalesced(bytes))
+                sealed.append(.shared(bytes))
                 sharedCount += bytes.count
                 rest -= bytes.count
             }
@@ -135,7 +135,7 @@ extension SendBuffer {
         for index in 0...sealed.count {
             switch segment(index) {
             case .gathered(let range): all += gathered[range]
-            case .coalesced(let bytes): unsafe bytes.withUnsafeBytes { unsafe all.append(contentsOf: $0) }
+            case .shared(let bytes): unsafe bytes.withUnsafeBytes { unsafe all.append(contentsOf: $0) }
             }
         }
         return all
@@ -174,7 +174,7 @@ extension SendBuffer {
                 unsafe pieces.append(UnsafeRawBufferPointer(rebasing: memory[range.dropFirst(skipped)]))
             }
             return unsafe gather(index + 1, skipping: 0, memory, into: &pieces, limit, body)
-        case .coalesced(let bytes):
+        case .shared(let bytes):
             return unsafe bytes.withUnsafeBytes { all in
                 unsafe pieces.append(UnsafeRawBufferPointer(rebasing: all[skipped...]))
                 return unsafe gather(index + 1, skipping: 0, memory, into: &pieces, limit, body)
@@ -192,7 +192,7 @@ extension SendBuffer {
             let size =
                 switch sealed[firstUnwritten] {
                 case .gathered(let range): range.count
-                case .coalesced(let bytes): bytes.count
+                case .shared(let bytes): bytes.count
                 }
             guard writtenOfFirst >= size else { return }
             writtenOfFirst -= size
