@@ -124,9 +124,9 @@ extension Connection {
     }
 
     private func isToBeFlushed(_ index: Int) -> Bool {
+        if !links[index].machine.outbound.isEmpty { return !links[index].transport.awaitsWritable }
         // A connection that closes has to know what TLS still holds.
-        if isClosing, links[index].machine.phase == .ready { return true }
-        return !links[index].machine.outbound.isEmpty && !links[index].transport.awaitsWritable
+        return isClosing && links[index].machine.phase == .ready
     }
 
     /// Writes as much as the socket takes: one system call for everything that accumulated, as a rule.
