@@ -45,7 +45,7 @@ extension Connection {
     ) {
         // Its reader may have gone already, which nobody would tell of any more.
         if let first, case .terminated = stream.yield(first) { return }
-        guard machine.state != .closed else { return stream.finish() }
+        guard lifecycle < .closed else { return stream.finish() }
         lastID += 1
         let id = lastID
         access(self) { $0.add(stream, id: id) }

@@ -10,7 +10,7 @@ extension ClientOptions {
     /// than `deadline`, and grows more slowly than that, costs the link at once; and requests that time out in a row without
     /// a single frame in between cost it by `maximumStalls`.
     ///
-    /// A link that is not read (because `inbound.maximumHeld` is reached for a subscriber's `.suspendReading`, or nobody asks
+    /// A link that is not read (because `inbound.maximumHeld` is reached for a stream's `.suspendReading`, or nobody asks
     /// a connection for its `frames`) is not judged: its silence counts from when reading goes on. Meanwhile the server's
     /// pings stay unanswered; an end in good order is noticed when reading goes on, and a broken connection (a reset, or
     /// one given up by the kernel: `connecting.keepAlive`, `connecting.userTimeout`) by a write that fails, or within

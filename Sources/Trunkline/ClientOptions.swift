@@ -76,7 +76,7 @@ public struct ClientOptions: Sendable {
         /// `illegalLength`): the last resort against a codec without a limit of its own, and so a limit on every frame that
         /// can be received. Raise it with a codec's `maximumFrameSize` above it. Default 256 MiB.
         public var maximumUndecoded = 256 * 1024 * 1024
-        /// How much is read on a link while a subscriber or a streamed reply whose full buffer asks for it
+        /// How much is read on a link while a stream of pushes, or of a reply, whose full buffer asks for it
         /// (`.suspendReading`) keeps frames from being handed over: the server's pings are answered and the link is judged as
         /// ever, and what else comes is held, in order. When so many bytes are held, a frame counting as its body, its named
         /// bytes and some 200 bytes, nothing more is read. With 0 reading stops at once. Default 1 MiB.

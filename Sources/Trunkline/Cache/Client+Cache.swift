@@ -124,20 +124,16 @@ extension Client {
         _ waitsForReady: Bool
     ) async -> Outcome {
         if Task.isCancelled { return .failure(.cancelledUnsent) }
-        let limit = timeout ?? options.requests.timeout
-        if let limit, limit <= .zero { return .failure(.expiredUnsent(limit)) }
+        let options: CallOptions
+        do throws(ClientError) {
+            options = try callOptions(timeout, retry, waitsForReady)
+        } catch {
+            return .failure(error)
+        }
         let key = policy.key ?? CacheKey(request)
         if let response = responseCache.response(for: key, policy) { return .success(response) }
         guard policy.asks else { return .failure(responseCache.absence) }
-        let call = CoalescedCall(
-            requestIDs.wrappingAdd(1, ordering: .relaxed).newValue,
-            request.frame,
-            key,
-            policy,
-            deadline: limit.map { loop.now.advanced(by: $0) },
-            retry ?? options.requests.retry,
-            waitsForReady: waitsForReady
-        )
+        let call = CoalescedCall(nextRequestID(), request.frame, key, policy, options)
         let outcome = await coalesced(call)
         guard case .failure(let error) = outcome, error.isUnreachability,
             let response = responseCache.staleResponse(for: key, policy)

@@ -1,7 +1,7 @@
 /// The loop's side of calls with a `CachePolicy`: who begins a coalesced request, who joins one, and who leaves.
 extension Client {
     func coalesce(_ call: CoalescedCall, _ continuation: Continuation<Outcome>) {
-        guard phase == .open else {
+        guard lifecycle == .open else {
             return continuation.resume(returning: .failure(ClientError(.closed, .notSent, "the client is closed")))
         }
         switch responseCache.meet(call) {
@@ -17,16 +17,10 @@ extension Client {
         let coalesced = CoalescedRequest(for: call, in: responseCache)
         _ = coalesced.add(call, continuation)  // its deadline is registered with the request
         responseCache.begin(coalesced, for: call)
-        // Without a deadline in its call options, as it changes: `CoalescedRequest.end`.
-        let waiter = Waiter.coalesced(coalesced).under(
-            call.retry,
-            waitsForReady: call.waitsForReady,
-            call.frame,
-            deadline: nil,
-            expectsResponse: true,
-            keepsRequest: checksResponses
-        )
-        register(call.requestID, call.frame, waiter, call.deadline, true)
+        var options = call.options
+        options.deadline = nil  // it changes: `CoalescedRequest.end`
+        let waiter = Waiter.coalesced(coalesced).under(options, call.frame, keepsFrame: checksResponses)
+        register(call.requestID, call.frame, waiter, call.options.deadline, true)
     }
 
     /// Whether the server may have begun to answer.

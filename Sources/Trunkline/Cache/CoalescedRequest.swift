@@ -5,31 +5,19 @@ final class CoalescedCall: @unchecked Sendable {
     let requestID: RequestID
     let key: CacheKey
     let policy: CachePolicy
-    let deadline: Instant?
-    let retry: RetryPolicy
-    let waitsForReady: Bool
+    let options: CallOptions
     /// What is sent if nobody has asked yet.
     let frame: Frame
     /// What the call waits for; `nil` before and after.
     fileprivate(set) var request: CoalescedRequest?
     fileprivate var continuation: Continuation<Outcome>?
 
-    init(
-        _ requestID: RequestID,
-        _ frame: Frame,
-        _ key: CacheKey,
-        _ policy: CachePolicy,
-        deadline: Instant?,
-        _ retry: RetryPolicy,
-        waitsForReady: Bool
-    ) {
+    init(_ requestID: RequestID, _ frame: Frame, _ key: CacheKey, _ policy: CachePolicy, _ options: CallOptions) {
         self.requestID = requestID
         self.frame = frame
         self.key = key
         self.policy = policy
-        self.deadline = deadline
-        self.retry = retry
-        self.waitsForReady = waitsForReady
+        self.options = options
     }
 
     /// It leaves its request, which must have let go of it.
@@ -51,8 +39,7 @@ final class CoalescedCall: @unchecked Sendable {
 final class CoalescedRequest: @unchecked Sendable {
     let requestID: RequestID
     let key: CacheKey
-    private let retry: RetryPolicy
-    private let waitsForReady: Bool
+    private let options: CallOptions
     private let cache: ResponseCache
     /// Those who wait. Removal is the only way out.
     private var calls: [RequestID: CoalescedCall] = [:]
@@ -63,20 +50,21 @@ final class CoalescedRequest: @unchecked Sendable {
     init(for call: CoalescedCall, in cache: ResponseCache) {
         requestID = call.requestID
         key = call.key
-        retry = call.retry
-        waitsForReady = call.waitsForReady
-        watched = call.deadline.map { [$0] } ?? []
+        options = call.options
+        watched = call.options.deadline.map { [$0] } ?? []
         self.cache = cache
     }
 
     /// Whether what becomes of the request is what would become of the call's own.
-    func hasCallOptions(of call: CoalescedCall) -> Bool { retry == call.retry && waitsForReady == call.waitsForReady }
+    func hasCallOptions(of call: CoalescedCall) -> Bool {
+        options.retry == call.options.retry && options.waitsForReady == call.options.waitsForReady
+    }
 
     /// When the last call is out of time; `nil` for never.
     var end: Instant? {
         var end = Instant.distantPast
         for call in calls.values {
-            guard let deadline = call.deadline else { return nil }
+            guard let deadline = call.options.deadline else { return nil }
             end = max(end, deadline)
         }
         return end
@@ -88,7 +76,7 @@ final class CoalescedRequest: @unchecked Sendable {
     func add(_ call: CoalescedCall, _ continuation: Continuation<Outcome>) -> Instant? {
         (call.request, call.continuation) = (self, continuation)
         calls[call.requestID] = call
-        guard let deadline = call.deadline else { return nil }
+        guard let deadline = call.options.deadline else { return nil }
         deadlines.insert(call.requestID, deadline: deadline)
         if deadlines.isCrowded(alive: calls.count) {
             let calls = calls

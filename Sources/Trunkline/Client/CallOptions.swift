@@ -1,14 +1,28 @@
-/// The options of a call that are not the usual ones, and what its request has been through since.
+/// How a caller wants a request, or a one-way message, treated.
 struct CallOptions: Sendable {
-    let retry: RetryPolicy
+    var retry = RetryPolicy.ifUnsent
     /// Whether it may wait for a link.
-    let waitsForReady: Bool
-    /// What is sent again. The queues let go of a frame as soon as it is written.
-    let frame: Frame
-    let deadline: Instant?
-    let expectsResponse: Bool
+    var waitsForReady = true
+    var deadline: Instant?
+    /// False for a one-way message.
+    var expectsResponse = true
     /// The only session in which it may go out; `nil` for any.
-    let session: UInt64?
+    var session: UInt64?
+
+    /// Whether it fails when its link is lost before its first byte was written.
+    var endsWithItsLink: Bool { retry == .never || !waitsForReady }
+
+    /// Whether these are the options that most calls have.
+    fileprivate var areUsual: Bool {
+        if case .ifUnsent = retry { waitsForReady && session == nil } else { false }
+    }
+}
+
+/// A request with options of its own, from one try to the next.
+struct TrackedCall: Sendable {
+    let options: CallOptions
+    /// What is sent again, or compared with the response. The queues release a frame as soon as it is written.
+    let frame: Frame
     /// How often it has been tried.
     private(set) var attempt = 1
     /// Whether anything of it was ever written: then it is unknown, whatever became of its last try.
@@ -16,43 +30,17 @@ struct CallOptions: Sendable {
     /// The end of the back-off before its next try; `nil` while it is being tried.
     private(set) var restsUntil: Instant?
 
-    init(
-        _ retry: RetryPolicy,
-        waitsForReady: Bool,
-        frame: Frame,
-        deadline: Instant?,
-        expectsResponse: Bool,
-        session: UInt64? = nil
-    ) {
-        self.retry = retry
-        self.waitsForReady = waitsForReady
+    init(_ options: CallOptions, _ frame: Frame) {
+        self.options = options
         self.frame = frame
-        self.deadline = deadline
-        self.expectsResponse = expectsResponse
-        self.session = session
     }
 
-    /// Whether it fails when its link is lost before its first byte was written.
-    var endsWithItsLink: Bool { retry == .never || !waitsForReady }
-
-    /// How long the back-off after `error` is, at most; `nil` when it is not tried again.
-    private func backoff(after error: ClientError) -> Backoff? {
-        guard case .idempotent(let attempts, let backoff) = retry, attempt < attempts else { return nil }
-        switch error.code {
-        case .connectionLost, .protocolViolation: return backoff
-        // A call that does not wait for a link is not tried again for want of one.
-        case .unavailable: return waitsForReady ? backoff : nil
-        case .cancelled, .timedOut, .closed, .rejected, .invalidRequest, .overloaded, .tlsFailed, .notCached:
-            return nil
-        }
-    }
-
-    /// The call options of the next try, at rest until its back-off is over; `nil` when there is none.
-    func next(after error: ClientError, at now: Instant, using generator: inout SeededGenerator) -> CallOptions? {
+    /// The next try, at rest until its back-off is over; `nil` when there is none.
+    func next(after error: ClientError, at now: Instant, using generator: inout SeededGenerator) -> TrackedCall? {
         guard let backoff = backoff(after: error) else { return nil }
         let longest = backoff.ceiling(round: attempt - 1).clampedNanoseconds
         let until = now.advanced(by: .nanoseconds(Int64.random(in: 0...longest, using: &generator)))
-        if let deadline, until >= deadline { return nil }
+        if let deadline = options.deadline, until >= deadline { return nil }
         var next = self
         next.attempt += 1
         next.wasSent = wasSent || error.fate == .unknown
@@ -60,8 +48,20 @@ struct CallOptions: Sendable {
         return next
     }
 
+    /// How long the back-off after `error` is, at most; `nil` when it is not tried again.
+    private func backoff(after error: ClientError) -> Backoff? {
+        guard case .idempotent(let attempts, let backoff) = options.retry, attempt < attempts else { return nil }
+        switch error.code {
+        case .connectionLost, .protocolViolation: return backoff
+        // A call that does not wait for a link is not tried again for want of one.
+        case .unavailable: return options.waitsForReady ? backoff : nil
+        case .cancelled, .timedOut, .closed, .rejected, .invalidRequest, .overloaded, .tlsFailed, .notCached:
+            return nil
+        }
+    }
+
     /// The same, no longer at rest.
-    var awake: CallOptions {
+    var awake: TrackedCall {
         var awake = self
         awake.restsUntil = nil
         return awake
@@ -80,5 +80,14 @@ struct CallOptions: Sendable {
             response: error.response,
             cause: error.cause
         )
+    }
+}
+
+extension Waiter {
+    /// The same, with the options of its call unless they are the usual ones and `keepsFrame` is false: the response is not
+    /// compared with the request.
+    func under(_ options: CallOptions, _ frame: borrowing Frame, keepsFrame: Bool) -> Waiter {
+        if options.areUsual, !(keepsFrame && options.expectsResponse) { return self }
+        return .tracked(self, TrackedCall(options, copy frame))
     }
 }

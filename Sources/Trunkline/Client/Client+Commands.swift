@@ -16,43 +16,39 @@ extension Client: @preconcurrency CommandQueueOwner {
                 on: &queue,
                 &parts,
                 demand: demand,
-                watchesErrors: phase == .open,
+                watchesErrors: lifecycle == .open,
                 for: self
             )
             let hasRefused = !impatient.isEmpty && failImpatient()
             linkLook = look
             if !events.isEmpty || hasRefused {
                 perform(&events)
-            } else if phase == .draining, queue.count == 0 {
+            } else if lifecycle == .draining, queue.count == 0 {
                 endDraining()
             } else {
                 break
             }
         }
         queue.giveBackMemory()
-        if phase == .draining { connection.inCallOfOwner { $0.ownerDrains() } }
+        if lifecycle == .draining { connection.inCallOfOwner { $0.ownerDrains() } }
         armTimer()
     }
 
     /// Who needs a link.
     private var demand: ReconnectMachine.Demand {
         if !queue.isEmpty || queue.restingCount > 0 || !connectWaiters.isEmpty { return .request }
-        return channels.isEmpty ? .none : .subscription
+        return channels.isEmpty ? .none : .pushes
     }
 
     private func take(_ command: consuming Command) {
         switch command {
         case .send(let id, let frame, let waiter, let deadline, let expectsResponse):
             register(id, frame, waiter, deadline, expectsResponse)
-        case .sendAll(let first, let frames, let batch, let deadline):
+        case .sendAll(let first, let frames, let batch):
+            let options = batch.options
             for (index, frame) in frames.enumerated() {
-                register(
-                    first + RequestID(index),
-                    frame,
-                    batch.waiter(index, frame, deadline),
-                    deadline,
-                    batch.expectsResponse
-                )
+                let waiter = Waiter.batch(batch, index: index).under(options, frame, keepsFrame: checksResponses)
+                register(first + RequestID(index), frame, waiter, options.deadline, options.expectsResponse)
             }
         case .addPart(let part, let channel): follow(part, channel)
         case .cancel(let ids):
@@ -64,11 +60,11 @@ extension Client: @preconcurrency CommandQueueOwner {
         case .coalesce(let call, let continuation): coalesce(call, continuation)
         case .leave(let call): leave(call)
         case .cancelAll(let last): cancelAll(upTo: last)
-        case .subscribe(let channel):
-            guard phase != .closed else { return channel.finish() }
+        case .listen(let channel):
+            guard lifecycle < .closing else { return channel.finish() }
             channels.insert(channel)
-            if phase == .open { connection.inCallOfOwner { $0.connectIfNeeded() } }
-        case .unsubscribe(let channel):
+            if lifecycle == .open { connection.inCallOfOwner { $0.connectIfNeeded() } }
+        case .stopListening(let channel):
             channels.remove(channel)
             updateReading()
         case .resumeReading: updateReading()
@@ -80,7 +76,7 @@ extension Client: @preconcurrency CommandQueueOwner {
         case .close: drain()
         case .closeNow: closeAtOnce()
         case .awaitClosed(let continuation):
-            if hasEnded { continuation.resume() } else { closeWaiters.append(continuation) }
+            if lifecycle == .closed { continuation.resume() } else { closeWaiters.append(continuation) }
         }
     }
 
@@ -94,18 +90,16 @@ extension Client: @preconcurrency CommandQueueOwner {
         _ deadline: Instant?,
         _ expectsResponse: Bool
     ) {
-        guard phase == .open else {
-            return waiter.resume(.failure(ClientError(.closed, .notSent, "the client is closed")))
-        }
-        if let callOptions = waiter.callOptions {
-            if let error = refusal(callOptions) { return waiter.resume(.failure(error)) }
-            if !callOptions.waitsForReady { impatient.append(id) }
+        guard lifecycle == .open else { return end(id, waiter, ClientError(.closed, .notSent, "the client is closed")) }
+        if let options = waiter.tracked?.options {
+            if let error = refusal(options) { return end(id, waiter, error) }
+            if !options.waitsForReady { impatient.append(id) }
         }
         counters.requests += 1
         // What `enqueue` has accepted has room already.
         let cost = OutboundQueue.cost(of: frame)
         if queue.refusal(for: cost) != nil, !waiter.hasRoom, let refusal = refusalAfterAdmission(cost) {
-            return waiter.resume(.failure(ClientError(.overloaded, .notSent, refusal)))
+            return end(id, waiter, ClientError(.overloaded, .notSent, refusal))
         }
         if expectsResponse, frame.kind == .part { parts.begin(id, type: frame.type) }
         let request = QueuedRequest(id: id, frame: frame, waiter: waiter, expectsResponse: expectsResponse)
@@ -119,12 +113,12 @@ extension Client: @preconcurrency CommandQueueOwner {
     }
 
     /// Why a request with these call options may not be taken in; `nil` when it may.
-    private func refusal(_ callOptions: CallOptions) -> ClientError? {
-        if callOptions.endsWithItsLink { hasLinkbound = true }
-        if let session = callOptions.session, session != self.session {
+    private func refusal(_ options: CallOptions) -> ClientError? {
+        if options.endsWithItsLink { hasLinkbound = true }
+        if let session = options.session, session != self.session {
             return ClientError(.connectionLost, .notSent, "the link on which the push was received is gone")
         }
-        guard !callOptions.waitsForReady, !isReady else { return nil }
+        guard !options.waitsForReady, !isReady else { return nil }
         // It does not wait, but the next one will be better off.
         connection.inCallOfOwner { $0.connectIfNeeded() }
         return unsentError(.unavailable, "the call does not wait for a link")
@@ -135,12 +129,11 @@ extension Client: @preconcurrency CommandQueueOwner {
         let shortage = connection.inCallOfOwner { $0.serialShortage }
         var isRefused = false
         for id in impatient {
-            guard let shortage, let request = queue.request(id), request.expectsResponse else { continue }
+            guard let shortage, queue.request(id)?.expectsResponse == true, let request = queue.remove(id) else {
+                continue
+            }
             isRefused = true
-            _ = queue.remove(id)
-            let error = ClientError(.overloaded, .notSent, shortage)
-            request.waiter.resume(.failure(error))
-            endParts(of: id, error)
+            end(id, request.waiter, ClientError(.overloaded, .notSent, shortage))
         }
         impatient.removeAll(keepingCapacity: impatient.count <= 8192)
         if isRefused { connection.inCallOfOwner { $0.replacement.hasRefused = true } }
@@ -158,20 +151,17 @@ extension Client: @preconcurrency CommandQueueOwner {
         guard case .onLink(let session, let linkPlace) = place else {
             guard let request = queue.remove(id) else { return }
             var message = message
-            let rests = request.waiter.callOptions?.restsUntil != nil
+            let rests = request.waiter.tracked?.restsUntil != nil
             if isTimeout, let what = connection.inCallOfOwner({ $0.timedOutWaiting(rests: rests) }) {
                 message += "; \(what)"
             }
-            return request.waiter.resume(.failure(unsentError(code, message)))
+            return end(id, request.waiter, unsentError(code, message))
         }
         switch connection.inCallOfOwner({ $0.cancel(id, session, linkPlace, isTimeout: isTimeout) }) {
         case .none: return  // its end is among the events
-        case .notSent(let waiter):
-            queue.forget(id)
-            waiter.resume(.failure(unsentError(code, message)))
+        case .notSent(let waiter): end(id, waiter, unsentError(code, message))
         case .sent(let waiter, let endpoint):
-            queue.forget(id)
-            waiter.resume(.failure(ClientError(code, .unknown, message, endpoint: endpoint, cause: cause)))
+            end(id, waiter, ClientError(code, .unknown, message, endpoint: endpoint, cause: cause))
         }
     }
 

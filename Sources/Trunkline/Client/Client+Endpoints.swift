@@ -27,7 +27,7 @@ extension Client {
     /// - Throws: `invalidRequest` when `endpoint` is none of the client's: `replaceEndpoints(_:)` adds some. `closed`
     ///   when the client is closed, or closing.
     public func switchEndpoint(to endpoint: Endpoint) throws(ClientError) {
-        guard phase == .open else {
+        guard lifecycle == .open else {
             throw ClientError(.closed, .notSent, "the client is closed", endpoint: endpoint)
         }
         var refusal: ClientError?

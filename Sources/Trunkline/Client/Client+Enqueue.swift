@@ -28,8 +28,9 @@ extension Client {
     ///   and `closed`; while it waits, also `timedOut`, `cancelled`, `unavailable` and `overloaded`, as `post` does.
     public nonisolated func enqueue(_ request: Request, timeout: Duration? = nil) async throws(ClientError) {
         if Task.isCancelled { throw .cancelledUnsent }
-        if try accept(request.frame, timeout) { return }
-        _ = try await outcome(of: request.frame, timeout, nil, true, expectsResponse: false, isEnqueued: true).get()
+        let options = try messageOptions(request, timeout)
+        if try accept(request.frame, options) { return }
+        _ = try await outcome(of: request.frame, options, isEnqueued: true).get()
     }
 
     /// Accepts `request` as a one-way message, or fails at once: `enqueue` for callers that cannot wait.
@@ -38,27 +39,22 @@ extension Client {
     /// - Throws: `overloaded` where `enqueue` would wait; `invalidRequest`, `closed`, and `timedOut` for a timeout of zero
     ///   or below. The fate is `notSent`.
     public nonisolated func tryEnqueue(_ request: Request, timeout: Duration? = nil) throws(ClientError) {
-        guard try accept(request.frame, timeout) else { throw messageRoom.overload }
+        guard try accept(request.frame, try messageOptions(request, timeout)) else { throw messageRoom.overload }
+    }
+
+    private nonisolated func messageOptions(
+        _ request: Request,
+        _ timeout: Duration?
+    ) throws(ClientError) -> CallOptions {
+        guard codec.mayPost(request.frame) else { throw .answeredWhenPosted }
+        return try callOptions(timeout, nil, expectsResponse: false)
     }
 
     /// Posts `frame` if there is room for it; returns whether there was.
-    private nonisolated func accept(_ frame: Frame, _ timeout: Duration?) throws(ClientError) -> Bool {
-        guard codec.mayPost(frame) else { throw .answeredWhenPosted }
-        let limit = timeout ?? options.requests.timeout
-        if let limit, limit <= .zero { throw .expiredUnsent(limit) }
+    private nonisolated func accept(_ frame: Frame, _ options: CallOptions) throws(ClientError) -> Bool {
         let cost = OutboundQueue.cost(of: frame)
         guard try messageRoom.reserve(cost) else { return false }
-        let requestID = requestIDs.wrappingAdd(1, ordering: .relaxed).newValue
-        let deadline = limit.map { loop.now.advanced(by: $0) }
-        let waiter = Waiter.enqueued(messageRoom, cost: cost).under(
-            options.requests.retry,
-            waitsForReady: true,
-            frame,
-            deadline: deadline,
-            expectsResponse: false,
-            keepsRequest: false
-        )
-        commandQueue.postRequest(.send(requestID, frame, waiter, deadline: deadline, expectsResponse: false))
+        submit(frame, nextRequestID(), .enqueued(messageRoom, cost: cost), options)
         return true
     }
 

@@ -1,4 +1,4 @@
-/// Events out: what the connection tells of frames and links, and the only place where callers are resumed by them.
+/// Events out: what the connection tells of frames and links, and the only place where the callers of requests are resumed.
 ///
 /// A caller is resumed when its request leaves the queue's memory (`forget`), and that happens once.
 extension Client: @preconcurrency ConnectionOwner {
@@ -34,10 +34,7 @@ extension Client: @preconcurrency ConnectionOwner {
         switch event {
         case .answered, .push, .room: break
         case .part(let id, let waiter, let frame): take(frame, of: id, waiter)
-        case .failed(let id, let waiter, let error):
-            guard queue.forget(id) else { return }
-            waiter.resume(.failure(error))
-            endParts(of: id, error)
+        case .failed(let id, let waiter, let error): if queue[id] != nil { end(id, waiter, error) }
         case .wrote(let id, let waiter): if queue.forget(id) { waiter.resume(.success(Frame(.response))) }
         case .wrotePart(let id):
             if id >= RequestPart.firstID { parts.written(id) } else { waiter(of: id)?.handle?.noteWritten() }
@@ -93,8 +90,7 @@ extension Client: @preconcurrency ConnectionOwner {
         case .exceeds(let message):
             cancel(id, .overloaded, message)
             // Its response may have come already, and be among the events.
-            guard queue.forget(id) else { return }
-            waiter.resume(.failure(ClientError(.overloaded, .unknown, message)))
+            if queue[id] != nil { end(id, waiter, ClientError(.overloaded, .unknown, message)) }
         }
     }
 
@@ -115,7 +111,7 @@ extension Client: @preconcurrency ConnectionOwner {
         parts.noteDropped(loss.remains.unsentParts)
         queue.giveBack(loss.remains.unsent)
         let error =
-            phase == .closed
+            lifecycle >= .closing
             ? ClientError(.closed, .unknown, "the client was closed")
             : ClientError.lost(with: loss.endpoint, loss.cause)
         for (id, waiter) in loss.remains.lost where queue[id] != nil { fail(id, waiter, error) }
@@ -124,15 +120,19 @@ extension Client: @preconcurrency ConnectionOwner {
 
     /// Ends every request that is on no link.
     func failWaiting(_ error: ClientError) {
-        for request in queue.removeAll() {
-            request.waiter.resume(.failure(error))
-            endParts(of: request.id, error)
-        }
+        for request in queue.removeAll() { end(request.id, request.waiter, error) }
+    }
+
+    /// The request of `id` has failed for good.
+    func end(_ id: RequestID, _ waiter: Waiter, _ error: ClientError) {
+        queue.forget(id)
+        waiter.resume(.failure(error))
+        endParts(of: id, error)
     }
 
     // MARK: Reading
 
-    /// Suspends or resumes reading, as the buffers of subscribers and of streamed replies ask for.
+    /// Suspends or resumes reading, as the buffers of streams, of pushes and of replies, ask for.
     func updateReading() {
         fullReplies.removeAll { !$0.suspendsReading }
         let isPaused = channels.suspendReading() || !fullReplies.isEmpty

@@ -8,7 +8,7 @@ extension Client {
     ///   so, every server refused for good, there is no endpoint), `closed`, or `cancelled`. Otherwise it goes on trying;
     ///   bound it with `withTimeout`.
     public nonisolated func connect() async throws(ClientError) {
-        let id = requestIDs.wrappingAdd(1, ordering: .relaxed).newValue
+        let id = nextRequestID()
         let error = await withTaskCancellationHandler {
             await withContinuation { continuation in
                 commandQueue.post(.connect(id, continuation))
@@ -55,7 +55,7 @@ extension Client {
     /// `closed`, fate `notSent`, and the service returns. List it before the services that use the client: a group shuts
     /// down in reverse order.
     public nonisolated func run() async throws {
-        let id = requestIDs.wrappingAdd(1, ordering: .relaxed).newValue
+        let id = nextRequestID()
         await withTaskCancellationHandler {
             let _: ClientError? = await withContinuation { continuation in
                 commandQueue.post(.connect(id, continuation))
@@ -73,10 +73,8 @@ extension Client {
 
     // MARK: On the loop
 
-    var isClosed: Bool { connection.inCallOfOwner { $0.machine.state == .closed } }
-
     func connect(_ id: UInt64, _ continuation: Continuation<ClientError?>) {
-        guard phase == .open else {
+        guard lifecycle == .open else {
             return continuation.resume(returning: ClientError(.closed, .notSent, "the client is closed"))
         }
         guard !isReady else { return continuation.resume(returning: nil) }
@@ -85,36 +83,29 @@ extension Client {
     }
 
     func drain() {
-        guard phase == .open else { return }
-        phase = .draining
-        messageRoom.close()
-        responseCache.close()
+        guard lifecycle == .open else { return }
+        refuseRequests(.draining)
         drainDeadline = loop.now.advanced(by: options.requests.drainTimeout)
         failConnectWaiters()
     }
 
     /// Everything that was out has ended. The connection may still have something to write, until `drainDeadline`.
     func endDraining() {
-        phase = .closed
+        lifecycle = .closing
         connection.inCallOfOwner { $0.drain() }
     }
 
     func closeAtOnce() {
-        guard !isClosed else { return }
-        phase = .closed
-        messageRoom.close()
-        responseCache.close()
+        guard lifecycle < .closed else { return }
+        refuseRequests(.closing)
         drainDeadline = nil
         connection.inCallOfOwner { $0.finishClosing() }
     }
 
     /// The connection is closed for good.
     func closed() {
-        phase = .closed
-        messageRoom.close()
-        responseCache.close()
+        refuseRequests(.closed)
         drainDeadline = nil
-        hasEnded = true
         let error = ClientError(.closed, .notSent, "the client was closed")
         failWaiting(error)
         let rest = parts.removeAll()
@@ -126,6 +117,12 @@ extension Client {
         fullReplies.removeAll()
         for waiter in closeWaiters { waiter.resume() }
         closeWaiters.removeAll()
+    }
+
+    private func refuseRequests(_ lifecycle: Lifecycle) {
+        self.lifecycle = lifecycle
+        messageRoom.close()
+        responseCache.close()
     }
 
     private func failConnectWaiters() {

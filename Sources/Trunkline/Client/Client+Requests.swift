@@ -36,7 +36,7 @@ extension Client {
         retry: RetryPolicy? = nil,
         waitsForReady: Bool = true
     ) async throws(ClientError) -> Frame {
-        try await outcome(of: request.frame, timeout, retry, waitsForReady, expectsResponse: true).get()
+        try await send(request.frame, timeout: timeout, retry: retry, waitsForReady: waitsForReady)
     }
 
     /// Sends `frame`, whose serial the client fills in, and returns the server's response.
@@ -48,7 +48,7 @@ extension Client {
         retry: RetryPolicy? = nil,
         waitsForReady: Bool = true
     ) async throws(ClientError) -> Frame {
-        try await outcome(of: frame, timeout, retry, waitsForReady, expectsResponse: true).get()
+        try await outcome(of: frame, try callOptions(timeout, retry, waitsForReady)).get()
     }
 
     /// Sends `request` as a one-way message and returns when the kernel has its last byte.
@@ -65,7 +65,8 @@ extension Client {
         waitsForReady: Bool = true
     ) async throws(ClientError) {
         guard codec.mayPost(request.frame) else { throw .answeredWhenPosted }
-        _ = try await outcome(of: request.frame, timeout, retry, waitsForReady, expectsResponse: false).get()
+        let options = try callOptions(timeout, retry, waitsForReady, expectsResponse: false)
+        _ = try await outcome(of: request.frame, options).get()
     }
 
     /// Answers what the server sent on its own account, on the very link on which it came: an acknowledgement, or the
@@ -87,45 +88,56 @@ extension Client {
         }
         var frame = request.frame
         (frame.kind, frame.serial) = (.response, push.serial)
-        let session = push.session
-        _ = try await outcome(of: frame, timeout, .never, false, expectsResponse: false, session: session).get()
+        var options = try callOptions(timeout, .never, false, expectsResponse: false)
+        options.session = push.session
+        _ = try await outcome(of: frame, options).get()
     }
 
-    nonisolated func outcome(
-        of frame: Frame,
-        _ timeout: Duration?,
-        _ retry: RetryPolicy?,
-        _ waitsForReady: Bool,
-        expectsResponse: Bool,
-        session: UInt64? = nil,
-        isEnqueued: Bool = false
-    ) async -> Outcome {
+    /// Sends `frame` and returns what comes of it, which for a one-way message is an empty frame.
+    nonisolated func outcome(of frame: Frame, _ options: CallOptions, isEnqueued: Bool = false) async -> Outcome {
         if Task.isCancelled { return .failure(.cancelledUnsent) }
-        let limit = timeout ?? options.requests.timeout
-        if let limit, limit <= .zero { return .failure(.expiredUnsent(limit)) }
-        let requestID = requestIDs.wrappingAdd(1, ordering: .relaxed).newValue
-        let deadline = limit.map { loop.now.advanced(by: $0) }
+        let id = nextRequestID()
         return await withTaskCancellationHandler {
             await withContinuation { continuation in
-                let caller: Waiter = isEnqueued ? enqueuing(frame, continuation) : .caller(continuation)
-                let waiter = caller.under(
-                    retry ?? options.requests.retry,
-                    waitsForReady: waitsForReady,
-                    frame,
-                    deadline: deadline,
-                    expectsResponse: expectsResponse,
-                    session: session,
-                    keepsRequest: checksResponses
-                )
-                commandQueue.postRequest(
-                    .send(requestID, frame, waiter, deadline: deadline, expectsResponse: expectsResponse)
-                )
+                submit(frame, id, isEnqueued ? enqueuing(frame, continuation) : .caller(continuation), options)
                 // A cancellation since the handler was installed came before the request and was taken for a late one.
-                if Task.isCancelled { commandQueue.post(.cancel(requestID...requestID)) }
+                if Task.isCancelled { commandQueue.post(.cancel(id...id)) }
             }
         } onCancel: {
-            commandQueue.post(.cancel(requestID...requestID))
+            commandQueue.post(.cancel(id...id))
         }
+    }
+
+    nonisolated func nextRequestID() -> RequestID { requestIDs.wrappingAdd(1, ordering: .relaxed).newValue }
+
+    /// The options of a call that is made now; fails when its timeout is not positive.
+    nonisolated func callOptions(
+        _ timeout: Duration?,
+        _ retry: RetryPolicy?,
+        _ waitsForReady: Bool = true,
+        expectsResponse: Bool = true
+    ) throws(ClientError) -> CallOptions {
+        CallOptions(
+            retry: retry ?? options.requests.retry,
+            waitsForReady: waitsForReady,
+            deadline: try deadline(after: timeout ?? options.requests.timeout),
+            expectsResponse: expectsResponse
+        )
+    }
+
+    /// The instant `timeout` from now; fails when it is not positive.
+    nonisolated func deadline(after timeout: Duration?) throws(ClientError) -> Instant? {
+        guard let timeout else { return nil }
+        guard timeout > .zero else { throw .expiredUnsent(timeout) }
+        return loop.now.advanced(by: timeout)
+    }
+
+    /// Posts a request, of whose end `waiter` is told.
+    nonisolated func submit(_ frame: Frame, _ id: RequestID, _ waiter: Waiter, _ options: CallOptions) {
+        let waiter = waiter.under(options, frame, keepsFrame: checksResponses)
+        commandQueue.postRequest(
+            .send(id, frame, waiter, deadline: options.deadline, expectsResponse: options.expectsResponse)
+        )
     }
 
     // MARK: Many requests
@@ -142,7 +154,12 @@ extension Client {
         retry: RetryPolicy? = nil,
         waitsForReady: Bool = true
     ) async -> [Result<Frame, ClientError>] {
-        await outcomes(of: requests.map(\.frame), timeout, retry, waitsForReady, expectsResponse: true)
+        let frames = requests.map(\.frame)
+        do throws(ClientError) {
+            return await outcomes(of: frames, try callOptions(timeout, retry, waitsForReady))
+        } catch {
+            return frames.map { _ in .failure(error) }
+        }
     }
 
     /// Sends `requests` together as one-way messages and returns what became of each, in the same order, when the kernel
@@ -161,41 +178,28 @@ extension Client {
         let frames = requests.map(\.frame)
         let arePosted = frames.map { codec.mayPost($0) }
         let posted = zip(frames, arePosted).filter(\.1).map(\.0)
-        var outcomes = await outcomes(of: posted, timeout, retry, waitsForReady, expectsResponse: false)
-            .makeIterator()
-        return arePosted.map { isPosted in
-            guard isPosted, let outcome = outcomes.next() else { return .failure(.answeredWhenPosted) }
-            return outcome.map { _ in }
+        do throws(ClientError) {
+            let options = try callOptions(timeout, retry, waitsForReady, expectsResponse: false)
+            var outcomes = await outcomes(of: posted, options).makeIterator()
+            return arePosted.map { isPosted in
+                guard isPosted, let outcome = outcomes.next() else { return .failure(.answeredWhenPosted) }
+                return outcome.map { _ in }
+            }
+        } catch {
+            return arePosted.map { .failure($0 ? error : .answeredWhenPosted) }
         }
     }
 
-    private nonisolated func outcomes(
-        of frames: [Frame],
-        _ timeout: Duration?,
-        _ retry: RetryPolicy?,
-        _ waitsForReady: Bool,
-        expectsResponse: Bool
-    ) async -> [Outcome] {
+    private nonisolated func outcomes(of frames: [Frame], _ options: CallOptions) async -> [Outcome] {
         guard !frames.isEmpty else { return [] }
-        let limit = timeout ?? options.requests.timeout
         if Task.isCancelled { return frames.map { _ in .failure(.cancelledUnsent) } }
-        if let limit, limit <= .zero { return frames.map { _ in .failure(.expiredUnsent(limit)) } }
         let count = RequestID(frames.count)
         let first = requestIDs.wrappingAdd(count, ordering: .relaxed).oldValue + 1
-        let deadline = limit.map { loop.now.advanced(by: $0) }
         let range = first...(first + count - 1)
         return await withTaskCancellationHandler {
             await withContinuation { continuation in
-                let retry = retry ?? options.requests.retry
-                let batch = Batch(
-                    count: frames.count,
-                    continuation,
-                    retry,
-                    waitsForReady: waitsForReady,
-                    expectsResponse: expectsResponse,
-                    keepsRequests: checksResponses
-                )
-                commandQueue.postRequest(.sendAll(first: first, frames, batch, deadline: deadline))
+                let batch = Batch(count: frames.count, options, continuation)
+                commandQueue.postRequest(.sendAll(first: first, frames, batch))
                 if Task.isCancelled { commandQueue.post(.cancel(range)) }
             }
         } onCancel: {
@@ -214,22 +218,12 @@ extension Client {
         retry: RetryPolicy? = nil,
         waitsForReady: Bool = true
     ) -> PendingRequest {
-        let requestID = requestIDs.wrappingAdd(1, ordering: .relaxed).newValue
-        let handle = PendingRequest { [commandQueue] in commandQueue.post(.cancel(requestID...requestID)) }
-        let limit = timeout ?? options.requests.timeout
-        if let limit, limit <= .zero {
-            handle.complete(.failure(.expiredUnsent(limit)))
-        } else {
-            let deadline = limit.map { loop.now.advanced(by: $0) }
-            let waiter = Waiter.handle(handle).under(
-                retry ?? options.requests.retry,
-                waitsForReady: waitsForReady,
-                request.frame,
-                deadline: deadline,
-                expectsResponse: true,
-                keepsRequest: checksResponses
-            )
-            commandQueue.postRequest(.send(requestID, request.frame, waiter, deadline: deadline, expectsResponse: true))
+        let id = nextRequestID()
+        let handle = PendingRequest { [commandQueue] in commandQueue.post(.cancel(id...id)) }
+        do throws(ClientError) {
+            submit(request.frame, id, .handle(handle), try callOptions(timeout, retry, waitsForReady))
+        } catch {
+            handle.complete(.failure(error))
         }
         return handle
     }

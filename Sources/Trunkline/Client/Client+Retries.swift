@@ -2,18 +2,15 @@
 extension Client {
     /// A request has left its link, or the queue, by a failure: it is tried again, or its caller is told.
     func fail(_ id: RequestID, _ waiter: Waiter, _ error: ClientError) {
-        if retry(id, waiter, after: error) { return }
-        queue.forget(id)
-        waiter.resume(.failure(error))
-        endParts(of: id, error)
+        if !retry(id, waiter, after: error) { end(id, waiter, error) }
     }
 
     /// Lets a request rest before another try. Returns whether it does; it has failed for good if not.
     private func retry(_ id: RequestID, _ waiter: Waiter, after error: ClientError) -> Bool {
-        guard case .particular(let present, let callOptions) = waiter, let plain = present.anew else { return false }
+        guard case .tracked(let present, let call) = waiter, let plain = present.anew else { return false }
         if parts.targets[id]?.isContinued == true { return false }
         let now = loop.now
-        guard let next = callOptions.next(after: error, at: now, using: &generator), let until = next.restsUntil,
+        guard let next = call.next(after: error, at: now, using: &generator), let until = next.restsUntil,
             until < plain.coalesced?.end ?? .distantFuture
         else { return false }
         // Of a request that was never written the server has no trouble.
@@ -23,12 +20,9 @@ extension Client {
         }
         counters.retries += 1
         plain.handle?.noteRetry()
-        let request = QueuedRequest(
-            id: id,
-            frame: callOptions.frame,
-            waiter: Waiter.particular(plain, next),
-            expectsResponse: callOptions.expectsResponse
-        )
+        let expectsResponse = call.options.expectsResponse
+        let waiter = Waiter.tracked(plain, next)
+        let request = QueuedRequest(id: id, frame: call.frame, waiter: waiter, expectsResponse: expectsResponse)
         queue.rest(request, until: until)
         return true
     }
@@ -36,9 +30,9 @@ extension Client {
     /// Lets those wait their turn again whose back-off is over.
     func endRests(at now: Instant) {
         while let request = queue.nextRested(at: now) {
-            guard case .particular(let plain, let callOptions) = request.waiter else { continue }
-            if callOptions.waitsForReady || isReady {
-                queue.wake(request.id, as: .particular(plain, callOptions.awake))
+            guard case .tracked(let plain, let call) = request.waiter else { continue }
+            if call.options.waitsForReady || isReady {
+                queue.wake(request.id, as: .tracked(plain, call.awake))
             } else {
                 cancel(request.id, .unavailable, "the call does not wait for a link")
                 connection.inCallOfOwner { $0.connectIfNeeded() }
@@ -52,12 +46,11 @@ extension Client {
         let message = "the link was lost before the request was written"
         let error = ClientError(.connectionLost, .notSent, message, endpoint: endpoint, cause: cause)
         for request in queue.waiting {
-            guard let callOptions = request.waiter.callOptions, callOptions.endsWithItsLink, isMeant(callOptions) else {
+            guard let options = request.waiter.tracked?.options, options.endsWithItsLink, isMeant(options) else {
                 continue
             }
             _ = queue.remove(request.id)
-            request.waiter.resume(.failure(error))
-            endParts(of: request.id, error)
+            end(request.id, request.waiter, error)
         }
     }
 }

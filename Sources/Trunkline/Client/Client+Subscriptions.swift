@@ -49,14 +49,14 @@ extension Client {
         expectsResponse: Bool
     ) async throws(ClientError) -> (subscription: Subscription, response: Frame) {
         let first = await connection.firstLinkToBeTold
-        let limit = timeout ?? options.requests.timeout
-        let deadline = limit.map { loop.now.advanced(by: $0) }
-        let response = try await tell(request, deadline, nil, expectsResponse)
+        var options = try callOptions(timeout, nil, expectsResponse: expectsResponse)
+        let response = try await outcome(of: request.frame, options).get()
         let (id, untold) = await connection.remember(request, toldSince: first, expectsResponse: expectsResponse)
         let subscription = Subscription(response: expectsResponse ? response : nil, id: id, connection: connection)
         guard untold else { return (subscription, response) }
         do throws(ClientError) {
-            _ = try await tell(request, deadline, .never, expectsResponse)
+            options.retry = .never
+            _ = try await outcome(of: request.frame, options).get()
         } catch {
             // The server has accepted it, and what is registered is restored on the next link.
             if error.code == .connectionLost { return (subscription, response) }
@@ -64,16 +64,6 @@ extension Client {
             throw error
         }
         return (subscription, response)
-    }
-
-    private nonisolated func tell(
-        _ request: Request,
-        _ deadline: Instant?,
-        _ retry: RetryPolicy?,
-        _ expectsResponse: Bool
-    ) async throws(ClientError) -> Frame {
-        let rest = deadline?.since(loop.now)
-        return try await outcome(of: request.frame, rest, retry, true, expectsResponse: expectsResponse).get()
     }
 }
 
@@ -87,14 +77,11 @@ extension Connection {
         id: UInt64, untold: Bool
     ) {
         lastID += 1
-        if expectsResponse { subscriptions[lastID] = request } else { postedSubscriptions[lastID] = request }
+        subscriptions[lastID] = (request, expectsResponse)
         return (lastID, current != nil && linksBegun != first)
     }
 
-    fileprivate func forget(_ id: UInt64) {
-        subscriptions[id] = nil
-        postedSubscriptions[id] = nil
-    }
+    fileprivate func forget(_ id: UInt64) { subscriptions[id] = nil }
 
     /// Writes `requests`, which have no answer, on the link of this session before it is ready: together, in order.
     func restore(posting requests: [Request], _ session: UInt64) async throws(ClientError) {
@@ -108,14 +95,7 @@ extension Connection {
                 guard let index = handshaking(session) else { return fail(.handshakeIsOver) }
                 guard !Task.isCancelled else { return fail(.cancelledUnsent) }
                 if let loss = links[index].handshake?.loss { return fail(.lostDuringHandshake(loss, .notSent)) }
-                let batch = Batch(
-                    count: count,
-                    continuation,
-                    .ifUnsent,
-                    waitsForReady: true,
-                    expectsResponse: false,
-                    keepsRequests: false
-                )
+                let batch = Batch(count: count, CallOptions(expectsResponse: false), continuation)
                 for (number, request) in requests.enumerated() {
                     _ = addToHandshake(request.frame, index, .batch(batch, index: number), expectsResponse: false)
                 }

@@ -47,7 +47,7 @@ public actor Client {
     var fullReplies: [ReplyChannel] = []
     var connectWaiters: [UInt64: Continuation<ClientError?>] = [:]
     var closeWaiters: [Continuation<Void>] = []
-    var phase = Phase.open
+    var lifecycle = Lifecycle.open
     var timer: LoopTimer?
     /// The instant `timer` is armed for.
     var armed: Instant?
@@ -60,11 +60,6 @@ public actor Client {
     /// When the links have to be looked at again.
     var linkLook: Instant?
     var isReady: Bool { session != 0 }
-
-    /// The connection is closed, and everyone has been told.
-    var hasEnded = false
-
-    enum Phase { case open, draining, closed }
 
     /// The event loop: everything in this actor runs there.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }

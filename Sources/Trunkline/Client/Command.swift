@@ -5,7 +5,7 @@ enum Command: Sendable {
     /// A request, or a one-way message (`expectsResponse` false).
     case send(RequestID, Frame, Waiter, deadline: Instant?, expectsResponse: Bool)
     /// Requests with consecutive request IDs, the first of them given.
-    case sendAll(first: RequestID, [Frame], Batch, deadline: Instant?)
+    case sendAll(first: RequestID, [Frame], Batch)
     /// Adds a frame to a request, whose reply goes to this channel.
     case addPart(RequestPart, ReplyChannel)
     /// A call that may be answered by what is cached, or by what is on its way for another.
@@ -15,9 +15,10 @@ enum Command: Sendable {
     case cancel(ClosedRange<RequestID>)
     /// Cancels those up to this request ID. Requests that a caller on the loop makes after it are taken before it.
     case cancelAll(upTo: RequestID)
-    case subscribe(PushChannel)
-    case unsubscribe(PushChannel)
-    /// A subscriber, or the reader of a reply, whose full buffer suspended reading has room again.
+    /// Pushes go to this channel, too, or no longer.
+    case listen(PushChannel)
+    case stopListening(PushChannel)
+    /// The reader of pushes, or of a reply, whose full buffer suspended reading has room again.
     case resumeReading
     case connect(UInt64, Continuation<ClientError?>)
     case cancelConnect(UInt64)
@@ -110,14 +111,14 @@ extension Command {
         let error = ClientError(.closed, .notSent, "the client is gone")
         switch self {
         case .send(_, _, let waiter, _, _): waiter.resume(.failure(error))
-        case .sendAll(_, let frames, let batch, _):
+        case .sendAll(_, let frames, let batch):
             for index in frames.indices { batch.complete(index, .failure(error)) }
         case .addPart(let requestPart, _): requestPart.fail(error, isSent: false)
         case .coalesce(_, let continuation): continuation.resume(returning: .failure(error))
-        case .subscribe(let channel): channel.finish()
+        case .listen(let channel): channel.finish()
         case .connect(_, let continuation): continuation.resume(returning: error)
         case .awaitClosed(let continuation): continuation.resume()
-        case .cancel, .leave, .cancelAll, .unsubscribe, .resumeReading, .cancelConnect, .close, .closeNow: break
+        case .cancel, .leave, .cancelAll, .stopListening, .resumeReading, .cancelConnect, .close, .closeNow: break
         }
     }
 }

@@ -114,7 +114,7 @@ extension Waiter {
     var hasRoom: Bool {
         switch self {
         case .enqueued: true
-        case .particular(let waiter, _): waiter.hasRoom
+        case .tracked(let waiter, _): waiter.hasRoom
         case .caller, .batch, .handshake, .handle, .stream, .coalesced, .reassembling, .enqueuing: false
         }
     }
@@ -124,7 +124,7 @@ extension Waiter {
         switch self {
         case .enqueued: true
         case .enqueuing(let message): message.isAccepted
-        case .particular(let waiter, _): waiter.isAccepted
+        case .tracked(let waiter, _): waiter.isAccepted
         case .caller, .batch, .handshake, .handle, .stream, .coalesced, .reassembling: false
         }
     }
@@ -133,7 +133,7 @@ extension Waiter {
     func accept() {
         switch self {
         case .enqueuing(let message): message.accept()
-        case .particular(let waiter, _): waiter.accept()
+        case .tracked(let waiter, _): waiter.accept()
         case .caller, .batch, .handshake, .handle, .stream, .coalesced, .reassembling, .enqueued: break
         }
     }

@@ -19,43 +19,17 @@ enum Waiter: Sendable {
     /// One of the former but a stream, whose reply turned out to come in parts.
     case reassembling(Reassembly)
     /// One of these, whose call has options of its own. The box is the price of those calls; others have none.
-    indirect case particular(Waiter, CallOptions)
+    indirect case tracked(Waiter, TrackedCall)
 
-    /// The same, with its call options unless they are the usual ones and nobody compares the response with the
-    /// request, which they hold.
-    func under(
-        _ retry: RetryPolicy,
-        waitsForReady: Bool,
-        _ frame: borrowing Frame,
-        deadline: Instant?,
-        expectsResponse: Bool,
-        session: UInt64? = nil,
-        keepsRequest: Bool
-    ) -> Waiter {
-        let keepsRequest = keepsRequest && expectsResponse
-        if case .ifUnsent = retry, waitsForReady, session == nil, !keepsRequest { return self }
-        let callOptions = CallOptions(
-            retry,
-            waitsForReady: waitsForReady,
-            frame: copy frame,
-            deadline: deadline,
-            expectsResponse: expectsResponse,
-            session: session
-        )
-        return .particular(self, callOptions)
-    }
-
-    /// Its call options, if they are not the usual ones.
-    var callOptions: CallOptions? {
-        if case .particular(_, let callOptions) = self { callOptions } else { nil }
-    }
+    /// The call, if its options are not the usual ones.
+    var tracked: TrackedCall? { if case .tracked(_, let call) = self { call } else { nil } }
 
     /// The handle that was given out for the request, if it was `start` that was called.
     var handle: PendingRequest? {
         switch self {
         case .handle(let handle): handle
         case .reassembling(let reassembly): reassembly.waiter.handle
-        case .particular(let waiter, _): waiter.handle
+        case .tracked(let waiter, _): waiter.handle
         case .caller, .batch, .handshake, .stream, .coalesced, .enqueued, .enqueuing: nil
         }
     }
@@ -65,7 +39,7 @@ enum Waiter: Sendable {
         switch self {
         case .coalesced(let request): request
         case .reassembling(let reassembly): reassembly.waiter.coalesced
-        case .particular(let waiter, _): waiter.coalesced
+        case .tracked(let waiter, _): waiter.coalesced
         case .caller, .batch, .handshake, .handle, .stream, .enqueued, .enqueuing: nil
         }
     }
@@ -75,7 +49,7 @@ enum Waiter: Sendable {
         switch self {
         case .handle, .enqueuing: true
         case .reassembling(let reassembly): reassembly.waiter.wantsAdmission
-        case .particular(let waiter, _): waiter.wantsAdmission
+        case .tracked(let waiter, _): waiter.wantsAdmission
         case .caller, .batch, .handshake, .stream, .coalesced, .enqueued: false
         }
     }
@@ -98,7 +72,7 @@ enum Waiter: Sendable {
         case .enqueued(let room, let cost): room.release(cost, outcome)
         case .enqueuing(let message): message.complete(outcome)
         case .reassembling(let reassembly): reassembly.complete(outcome)
-        case .particular(let waiter, let callOptions): waiter.resume(outcome.mapError { callOptions.amended($0) })
+        case .tracked(let waiter, let call): waiter.resume(outcome.mapError { call.amended($0) })
         }
     }
 }
@@ -108,43 +82,16 @@ enum Waiter: Sendable {
 /// Sendable although it is not checked: after it is made it is touched on its client's loop only, where requests
 /// complete.
 final class Batch: @unchecked Sendable {
+    let options: CallOptions
     private let continuation: Continuation<[Outcome]>
-    private let retry: RetryPolicy
-    private let waitsForReady: Bool
-    /// Whether they are requests, and no one-way messages.
-    let expectsResponse: Bool
-    private let keepsRequests: Bool
     private var outcomes: [Outcome?]
     private var missing: Int
 
-    init(
-        count: Int,
-        _ continuation: Continuation<[Outcome]>,
-        _ retry: RetryPolicy,
-        waitsForReady: Bool,
-        expectsResponse: Bool,
-        keepsRequests: Bool
-    ) {
+    init(count: Int, _ options: CallOptions, _ continuation: Continuation<[Outcome]>) {
+        self.options = options
         self.continuation = continuation
-        self.retry = retry
-        self.waitsForReady = waitsForReady
-        self.expectsResponse = expectsResponse
-        self.keepsRequests = keepsRequests
         outcomes = Array(repeating: nil, count: count)
         missing = count
-    }
-
-    /// Who waits for the request at `index`.
-    func waiter(_ index: Int, _ frame: borrowing Frame, _ deadline: Instant?) -> Waiter {
-        let waiter = Waiter.batch(self, index: index)
-        return waiter.under(
-            retry,
-            waitsForReady: waitsForReady,
-            frame,
-            deadline: deadline,
-            expectsResponse: expectsResponse,
-            keepsRequest: keepsRequests && expectsResponse
-        )
     }
 
     func complete(_ index: Int, _ outcome: Outcome) {

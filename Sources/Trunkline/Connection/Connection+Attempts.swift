@@ -38,10 +38,9 @@ extension Connection {
 
     /// Who needs a link.
     var demand: ReconnectMachine.Demand {
-        let isSubscribed = !subscriptions.isEmpty || !postedSubscriptions.isEmpty
         let demand: ReconnectMachine.Demand =
-            isOwned ? ownerDemand : readers.isEmpty && queue.isEmpty ? .none : .request
-        return isSubscribed ? max(demand, .subscription) : demand
+            isOwned ? ownerDemand : direct.isIdle ? .none : .request
+        return subscriptions.isEmpty ? demand : max(demand, .pushes)
     }
 
     /// In words, for those who found none.
@@ -139,8 +138,8 @@ extension Connection {
         arm(at: machine.deadline)
         statistics.links += 1
         links[current].readySince = loop.now
-        if links[current].endpoint != lastEndpoint {
-            lastEndpoint = links[current].endpoint
+        if links[current].endpoint != judgedEndpoint {
+            judgedEndpoint = links[current].endpoint
             errors?.reset()
             silence.end()
         }

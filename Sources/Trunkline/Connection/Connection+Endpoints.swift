@@ -4,7 +4,7 @@ extension Connection {
     /// long as they would have been. Nothing happens while there is a link or an attempt, while suspended, and after
     /// the connection was closed.
     public func reconnectNow() {
-        guard !isClosing else { return }
+        guard lifecycle < .closing else { return }
         entered { $0.perform($0.machine.reconnectNow(at: $0.loop.now)) }
     }
 
@@ -14,7 +14,7 @@ extension Connection {
     /// What had been written and not been answered fails with `connectionLost`, fate `unknown`; what had not waits for
     /// the link after `resume()`, within its own deadline.
     public func suspend() {
-        guard !isClosing else { return }
+        guard lifecycle < .closing else { return }
         let wasIdle = machine.state == .idle
         entered { connection in
             connection.perform(connection.machine.suspend(at: connection.loop.now))
@@ -26,7 +26,7 @@ extension Connection {
     /// Ends a suspension: connects at once if there was a link before it or somebody has wanted one since, to where the
     /// latest link was unless that failed.
     public func resume() {
-        guard !isClosing, machine.state == .suspended else { return }
+        guard lifecycle < .closing, machine.state == .suspended else { return }
         entered { $0.perform($0.machine.resume(at: $0.loop.now)) }
         if machine.state == .idle { publishState() }
     }
@@ -37,7 +37,7 @@ extension Connection {
     /// - Throws: `invalidRequest` when `endpoint` is none of the connection's: `replaceEndpoints(_:)` adds some. `closed`
     ///   when the connection is closed, or closing.
     public func switchEndpoint(to endpoint: Endpoint) throws(ClientError) {
-        guard machine.state != .closed, !isClosing else {
+        guard lifecycle < .closing else {
             throw ClientError(.closed, .notSent, "the connection is closed", endpoint: endpoint)
         }
         guard let action = machine.switchEndpoint(to: endpoint, at: loop.now) else {
@@ -53,7 +53,7 @@ extension Connection {
     /// it is lost, and then callers are told `unavailable`. A wait goes on: clients that are told of a new server are
     /// told at the same time. Those that a handshake has added (`Handshaker.addEndpoints(_:)`) are replaced, too.
     public func replaceEndpoints(_ endpoints: [Endpoint]) {
-        guard !isClosing else { return }
+        guard lifecycle < .closing else { return }
         givenEndpoints = endpoints
         entered { $0.perform($0.machine.replaceEndpoints(endpoints, at: $0.loop.now)) }
     }

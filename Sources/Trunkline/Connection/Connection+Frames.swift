@@ -1,3 +1,16 @@
+/// What a connection without an owner has to write and to read.
+struct DirectUse {
+    /// Frames to be written that are on no link.
+    var queue = RequestQueue<Waiter>(maximumWaiting: .max, maximumBytes: .max)
+    /// Frames that were read and not yet asked for. At most one batch of reading.
+    var inbox = Deque<Frame>()
+    /// The tasks that ask for the next frame.
+    var readers: [UInt64: Continuation<Frame?>] = [:]
+
+    /// Whether no link is needed.
+    var isIdle: Bool { readers.isEmpty && queue.isEmpty }
+}
+
 /// A connection used alone: frames in by asking for them, frames out one by one.
 extension Connection {
     // MARK: In
@@ -19,11 +32,11 @@ extension Connection {
         return await withTaskCancellationHandler {
             await withContinuation { continuation in
                 // Asked here and not before: each `await` above may let the loop do other things first.
-                if let frame = inbox.popFirst() { return continuation.resume(returning: frame) }
-                guard machine.state != .closed, !isClosing, !Task.isCancelled else {
+                if let frame = direct.inbox.popFirst() { return continuation.resume(returning: frame) }
+                guard lifecycle < .closing, !Task.isCancelled else {
                     return continuation.resume(returning: nil)
                 }
-                readers[id] = continuation
+                direct.readers[id] = continuation
                 entered { connection in
                     connection.connectIfNeeded()
                     connection.updateReading()
@@ -35,13 +48,13 @@ extension Connection {
     }
 
     private func stopReader(_ id: UInt64) {
-        readers.removeValue(forKey: id)?.resume(returning: nil)
+        direct.readers.removeValue(forKey: id)?.resume(returning: nil)
         updateReading()
     }
 
     /// No frame will come for those who ask for one now: their streams end.
     func endReaders() {
-        for (_, reader) in exchange(&readers, with: [:]).sorted(by: { $0.key < $1.key }) {
+        for (_, reader) in exchange(&direct.readers, with: [:]).sorted(by: { $0.key < $1.key }) {
             reader.resume(returning: nil)
         }
     }
@@ -53,20 +66,15 @@ extension Connection {
         for var frame in frames {
             frame.session = links[index].session
             if frame.kind == .ping || frame.kind == .pong {
-                let looksAlike = codec.pongsLookLikePings
-                let meaning = links[index].machine.heartbeat(frame, pongsLookLikePings: looksAlike, at: loop.now)
+                let (meaning, hasToWrite) = links[index].takeHeartbeat(frame, rules, at: loop.now)
+                if hasToWrite { scheduleFlush() }
                 if meaning == .answer { continue }
-                if meaning == .question, let pong = codec.pong(answering: frame),
-                    links[index].machine.answerPing(with: pong)
-                {
-                    scheduleFlush()
-                }
             }
-            inbox.append(frame)
+            direct.inbox.append(frame)
         }
-        while !inbox.isEmpty, let id = readers.keys.min() {
-            let frame = inbox.popFirst()
-            readers.removeValue(forKey: id)?.resume(returning: frame)
+        while !direct.inbox.isEmpty, let id = direct.readers.keys.min() {
+            let frame = direct.inbox.popFirst()
+            direct.readers.removeValue(forKey: id)?.resume(returning: frame)
         }
         updateReading()
     }
@@ -83,7 +91,7 @@ extension Connection {
         let outcome: Outcome = await withTaskCancellationHandler {
             await withContinuation { continuation in
                 // Asked here and not before: each `await` above may let the loop do other things first.
-                guard machine.state != .closed, !isClosing else {
+                guard lifecycle < .closing else {
                     let error = ClientError(.closed, .notSent, "the connection is closed")
                     return continuation.resume(returning: .failure(error))
                 }
@@ -91,7 +99,7 @@ extension Connection {
                 let waiter = Waiter.caller(continuation)
                 let request = QueuedRequest(id: id, frame: frame, waiter: waiter, expectsResponse: false)
                 entered { connection in
-                    connection.queue.append(request, deadline: nil)
+                    connection.direct.queue.append(request, deadline: nil)
                     connection.admit()
                     connection.connectIfNeeded()
                 }
@@ -106,18 +114,18 @@ extension Connection {
     /// Puts what waits on the link.
     private func admit() {
         guard let ready else { return }
-        while let request = queue.popFirst() {
+        while let request = direct.queue.popFirst() {
             let id = request.id
-            if let place = links[ready].machine.send(request) { queue.went(id, to: place, on: links[ready].session) }
+            if let place = links[ready].machine.send(request) { direct.queue.went(id, to: place, on: links[ready].session) }
         }
         if !links[ready].transport.awaitsWritable { scheduleFlush() }
     }
 
     private func cancelWrite(_ id: RequestID) {
         let message = "cancelled while it was being sent"
-        switch queue[id] {
+        switch direct.queue[id] {
         case .waiting?, .resting?:
-            queue.remove(id)?.waiter.resume(.failure(ClientError(.cancelled, .notSent, message)))
+            direct.queue.remove(id)?.waiter.resume(.failure(ClientError(.cancelled, .notSent, message)))
         case .onLink(let session, let place)?:
             let (waiter, fate): (Waiter, ClientError.Fate)
             switch cancel(id, session, place, isTimeout: false) {
@@ -125,7 +133,7 @@ extension Connection {
             case .notSent(let caller): (waiter, fate) = (caller, .notSent)
             case .sent(let caller, _): (waiter, fate) = (caller, .unknown)
             }
-            queue.forget(id)
+            direct.queue.forget(id)
             waiter.resume(.failure(ClientError(.cancelled, fate, message)))
         case nil: return
         }
@@ -142,7 +150,7 @@ extension Connection {
             case .failed(let id, let waiter, let error): if isMine(id) { waiter.resume(.failure(error)) }
             case .returned(let requests):
                 guard isOwned else {
-                    queue.giveBack(requests)
+                    direct.queue.giveBack(requests)
                     continue
                 }
                 for request in requests {
@@ -162,12 +170,12 @@ extension Connection {
         }
     }
 
-    private func isMine(_ id: RequestID) -> Bool { queue.forget(id) || isOwned }
+    private func isMine(_ id: RequestID) -> Bool { direct.queue.forget(id) || isOwned }
 
     private func take(_ loss: LinkLoss) {
-        queue.giveBack(loss.remains.unsent)
+        direct.queue.giveBack(loss.remains.unsent)
         let isOurDoing = (loss.cause as? TransportError)?.code == .closedLocally
-        let isClosed = machine.state == .closed && isOurDoing
+        let isClosed = lifecycle == .closed && isOurDoing
         let error =
             isClosed
             ? ClientError(.closed, .unknown, "the connection was closed")
@@ -184,6 +192,6 @@ extension Connection {
     }
 
     private func failAll(_ error: ClientError) {
-        for request in queue.removeAll() { request.waiter.resume(.failure(error)) }
+        for request in direct.queue.removeAll() { request.waiter.resume(.failure(error)) }
     }
 }

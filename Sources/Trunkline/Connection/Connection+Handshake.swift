@@ -2,9 +2,10 @@
 extension Connection {
     /// Begins the user's handshake on the new link. Returns false when there is nothing to do: the link is ready.
     func beginHandshake(_ attempt: ReconnectMachine.Attempt) -> Bool {
-        let subscriptions = subscriptions.sorted { $0.key < $1.key }.map(\.value)
-        let posted = postedSubscriptions.sorted { $0.key < $1.key }.map(\.value)
-        guard options.handshake.perform != nil || !subscriptions.isEmpty || !posted.isEmpty else { return false }
+        guard options.handshake.perform != nil || !subscriptions.isEmpty else { return false }
+        let all = subscriptions.sorted { $0.key < $1.key }.map(\.value)
+        let subscriptions = all.filter(\.expectsResponse).map(\.request)
+        let posted = all.filter { !$0.expectsResponse }.map(\.request)
         guard let current else { return false }
         let session = attempt.id
         let end = loop.now.advanced(by: options.handshake.timeout)
@@ -20,9 +21,7 @@ extension Connection {
             var failure: (any Error)?
             do {
                 try await options.handshake.perform?(handshaker)
-                if !subscriptions.isEmpty || !posted.isEmpty,
-                    await handshaker.connection.beginRestoring(session, subscriptions.count + posted.count)
-                {
+                if !all.isEmpty, await handshaker.connection.beginRestoring(session, all.count) {
                     try await handshaker.connection.restore(posting: posted, session)
                     if !subscriptions.isEmpty { try await options.handshake.restore(handshaker, subscriptions) }
                 }
@@ -223,14 +222,8 @@ extension Connection {
         expectsResponse: Bool
     ) -> Bool {
         lastID += 1
-        let waiter = waiter.under(
-            .ifUnsent,
-            waitsForReady: true,
-            frame,
-            deadline: nil,
-            expectsResponse: expectsResponse,
-            keepsRequest: rules.checksResponses
-        )
+        let options = CallOptions(expectsResponse: expectsResponse)
+        let waiter = waiter.under(options, frame, keepsFrame: rules.checksResponses)
         let request = QueuedRequest(id: lastID, frame: frame, waiter: waiter, expectsResponse: expectsResponse)
         guard let place = links[index].machine.send(request) else { return false }
         if let timeout {
@@ -255,14 +248,8 @@ extension Connection {
             case .response: answerInHandshake(frame, index)
             case .ping:
                 links[index].handshake?.hasStray = true
-                let looksAlike = codec.pongsLookLikePings
-                let meaning = links[index].machine.heartbeat(frame, pongsLookLikePings: looksAlike, at: loop.now)
                 // At the end of the turn: a write that finds the link gone reads what is left of it.
-                if meaning == .question, let pong = codec.pong(answering: frame),
-                    links[index].machine.answerPing(with: pong)
-                {
-                    scheduleFlush()
-                }
+                if links[index].takeHeartbeat(frame, rules, at: loop.now).hasToWrite { scheduleFlush() }
             case .pong: links[index].handshake?.hasStray = true
             case .part where takePartInHandshake(frame, index): break
             case .push, .part, .goAway, .request, .cancel:
@@ -299,7 +286,7 @@ extension Connection {
             return false
         }
         let session = links[index].session
-        if let mismatch = mismatch(of: frame, entry.waiter, index) {
+        if let mismatch = links[index].mismatch(of: frame, with: entry.waiter) {
             attemptFailed(session, mismatch)
             return true
         }
@@ -307,11 +294,7 @@ extension Connection {
             attemptFailed(session, FrameError(.malformed, "a part of a reply is malformed"))
             return true
         }
-        var waiter = entry.waiter
-        if let reassembling = waiter.reassembling(in: rules.reassemblyBudget) {
-            waiter = reassembling
-            links[index].machine.setWaiter(waiter, of: number)
-        }
+        let waiter = links[index].reassembling(entry.waiter, number, rules)
         if case .exceeds(let message) = waiter.take(frame) {
             let error = ClientError(.overloaded, .unknown, message)
             _ = links[index].machine.cancel(entry.id, at: .response(number), isTimeout: false, now: loop.now)
@@ -319,17 +302,6 @@ extension Connection {
             attemptFailed(session, error)
         }
         return true
-    }
-
-    /// Compares a response, or a part of one, with its request, where the protocol has them agree.
-    private func mismatch(of frame: Frame, _ waiter: Waiter, _ index: Int) -> FrameError? {
-        guard let request = waiter.callOptions?.frame, frame.malformedReason == nil else { return nil }
-        do throws(FrameError) {
-            try links[index].codec.check(frame, against: request)
-            return nil
-        } catch {
-            return error
-        }
     }
 
     private func answerInHandshake(_ frame: Frame, _ index: Int) {
@@ -341,7 +313,7 @@ extension Connection {
         links[index].handshake?.hasStray = false
         links[index].handshake?.restoring?.answered += 1
         extendRestoring(index)
-        guard let mismatch = mismatch(of: frame, entry.waiter, index) else {
+        guard let mismatch = links[index].mismatch(of: frame, with: entry.waiter) else {
             return entry.waiter.resume(Outcome(of: frame))
         }
         let message = "the response does not belong to the request"

@@ -54,7 +54,7 @@ extension Connection {
         if links[index].draining != nil { return true }
         if let handshake = links[index].handshake { return handshake.mayRead }
         if isOwned { return !isPaused || !isHoldFull(index) }
-        return !readers.isEmpty || lastWords.byteCount < options.inbound.maximumHeld
+        return !direct.readers.isEmpty || lastWords.byteCount < options.inbound.maximumHeld
     }
 
     /// Hands over what was decoded, and keeps its memory unless it is large.
@@ -100,7 +100,7 @@ extension Connection {
                 transport.isReading = handshake.mayRead && handshake.loss == nil
             } else {
                 transport.isReading =
-                    isOwned ? !isPaused || !isHoldFull(current) : !readers.isEmpty || links[current].held.isUnlimited
+                    isOwned ? !isPaused || !isHoldFull(current) : !direct.readers.isEmpty || links[current].held.isUnlimited
                 links[current].machine.readingChanged(to: transport.isReading, at: loop.turnTime)
                 armLiveness()
             }
@@ -126,7 +126,7 @@ extension Connection {
     private func isToBeFlushed(_ index: Int) -> Bool {
         if !links[index].machine.outbound.isEmpty { return !links[index].transport.awaitsWritable }
         // A connection that closes has to know what TLS still holds.
-        return isClosing && links[index].machine.phase == .ready
+        return lifecycle == .closing && links[index].machine.phase == .ready
     }
 
     /// Writes as much as the socket takes: one system call for everything that accumulated, as a rule.
@@ -145,7 +145,7 @@ extension Connection {
             return lose(session, TransportError(.closedLocally, "a ping cannot be encoded: \(refusal.error)"))
         }
         if phase == .handshaking, links[index].handshake?.isOver == true { return handshakeEnded(session, nil) }
-        guard isClosing, phase == .ready, links[index].machine.outbound.isEmpty else { return }
+        guard lifecycle == .closing, phase == .ready, links[index].machine.outbound.isEmpty else { return }
         // Encrypted, and waiting for the socket.
         if links[index].transport.isHoldingBytes {
             links[index].transport.awaitsWritable = true
@@ -311,14 +311,13 @@ extension Connection {
         let isOurDoing = (cause as? TransportError)?.code == .closedLocally
         // A link that the server, or the network, has ended proves nothing of the endpoint: only a frame does.
         if isOurDoing { silence.end() } else { for _ in remains.lost { errors?.countFailed() } }
-        let wasDraining = isClosing || isOwnerDraining
         report(
             link,
             DisconnectCause(cause),
             cause,
             remains,
             requestsLost: remains.lost.count,
-            phase: wasDraining ? .draining : .ready
+            phase: lifecycle == .open ? .ready : .draining
         )
         let needsLink = remains.unsent.isEmpty ? demand : .request
         events.append(.lost(LinkLoss(link, remains, cause)))
@@ -331,7 +330,7 @@ extension Connection {
             countsAgainstEndpoint: wasNeverHeard,
             at: loop.now
         )
-        if isClosing { finishClosing() } else { perform(action) }
+        if lifecycle == .closing { finishClosing() } else { perform(action) }
         publishState()
     }
 
@@ -383,7 +382,7 @@ extension Link {
 
 // MARK: - Reading on while the owner wants nothing
 
-/// A full buffer of one subscriber, or of one streamed reply, must not make the link look dead to the server, nor a dead link
+/// A full buffer of one stream, of pushes or of a reply, must not make the link look dead to the server, nor a dead link
 /// look alive to us.
 ///
 /// Heartbeats are handed over as they come; everything else is held, in order, up to `options.inbound.maximumHeld`. Only then

@@ -193,7 +193,7 @@ extension Connection {
     /// Frames of a link that is ready or draining.
     func take(_ frames: inout [Frame], _ index: Int) {
         let (session, count) = (links[index].session, frames.count)
-        let taken = links[index].take(&frames, by: rules, on: loop, into: &events)
+        let taken = links[index].take(&frames, by: rules, at: loop.now, into: &events)
         answers &+= taken.answers
         if taken.hasToWrite { scheduleFlushUnlessFull(index) }
         if links[index].draining == nil {
@@ -228,7 +228,7 @@ extension Connection {
 
     /// Leaves the endpoint of the link for another, if there is one.
     func leaveEndpoint(because departure: ReconnectMachine.Departure, retryAfter: Duration? = nil) {
-        guard !isClosing, let ready, case .ready(let session) = machine.state else { return }
+        guard lifecycle < .closing, let ready, case .ready(let session) = machine.state else { return }
         // A client that is at work will need the next link soon.
         let demand = links[ready].machine.count > 0 ? .request : demand
         perform(machine.leave(session, because: departure, demand: demand, retryAfter: retryAfter, at: loop.now))

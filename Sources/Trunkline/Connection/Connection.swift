@@ -30,9 +30,8 @@ public actor Connection {
     var attempt: Attempt?
     /// How many links were established, ready or not.
     var linksBegun = 0
-    /// What the server is told again on every new link, and what of that it does not answer.
-    var subscriptions: [UInt64: Request] = [:]
-    var postedSubscriptions: [UInt64: Request] = [:]
+    /// What the server is told again on every new link.
+    var subscriptions: [UInt64: (request: Request, expectsResponse: Bool)] = [:]
     /// The endpoints without those that handshakes have added.
     var givenEndpoints: [Endpoint]
     /// What the handshake of the latest link that was ready has kept.
@@ -42,10 +41,10 @@ public actor Connection {
 
     // MARK: How the server does
 
+    /// Where the latest link that was ready led to: what follows is about that endpoint.
+    var judgedEndpoint: Endpoint?
     /// What share of the endpoint's requests failed lately; `nil` when that is nothing to go by.
     var errors: ErrorRateWindow?
-    /// That of the latest link that was ready.
-    var lastEndpoint: Endpoint?
     /// Requests that timed out since the endpoint was last heard.
     var silence: EndpointSilence
     /// When a link is replaced although it works.
@@ -99,21 +98,13 @@ public actor Connection {
 
     // MARK: Closing
 
-    /// Closing: the link ends as soon as everything is written.
-    private var closing: Closing?
-    var isClosing: Bool { closing != nil }
-    /// The owner takes no new requests, and closes when the last one has ended.
-    var isOwnerDraining = false
+    var lifecycle = Lifecycle.open
+    /// While it is closing and has something to write yet.
+    var closing: Closing?
     var closeWaiters: [Continuation<Void>] = []
 
-    // MARK: Without an owner only
-
-    /// Frames to be written that are on no link.
-    var queue = RequestQueue<Waiter>(maximumWaiting: .max, maximumBytes: .max)
-    /// Frames that were read and not yet asked for. At most one batch of reading.
-    var inbox = Deque<Frame>()
-    /// Who asks for the next frame.
-    var readers: [UInt64: Continuation<Frame?>] = [:]
+    /// What a connection without an owner has to write and to read.
+    var direct = DirectUse()
     /// The ID of the latest frame to be written, request of a handshake, or subscription.
     var lastID: RequestID = 0
 
@@ -173,7 +164,7 @@ public actor Connection {
 
     /// What the connection is doing now.
     public var state: ConnectionState {
-        if isClosing || isOwnerDraining, machine.state != .closed { return .draining }
+        if lifecycle == .draining || lifecycle == .closing { return .draining }
         switch machine.state {
         case .idle: return .idle
         case .connecting(let attempt):
@@ -223,108 +214,6 @@ public actor Connection {
 
     func index(of session: UInt64) -> Int? { links.firstIndex { $0.session == session } }
 
-    // MARK: Closing
-
-    /// Writes out what is queued and the codec's `closingFrame`, if there is a link to write them to, and closes. Returns
-    /// when the link has ended.
-    ///
-    /// What cannot be written fails with `closed`. A peer that reads slowly is waited for no longer than
-    /// `options.requests.drainTimeout`. One that reads nothing for 2 s is not waited for any longer if no `write` waits: what
-    /// is left then is the rest of a frame that was given up, or the closing frame. Calling it again waits for the same end;
-    /// if the calling task is cancelled, it closes at once.
-    ///
-    /// The socket outlives the call: it is read from until the peer closes too, for up to 1 s, because to close it earlier
-    /// could destroy what the peer has not read yet. Over TLS to a peer that hardly reads it is up to 30 s, for encrypted
-    /// bytes that no kernel has yet.
-    public func close() async {
-        entered { $0.drain() }
-        await withTaskCancellationHandler {
-            await waitUntilClosed()
-        } onCancel: {
-            schedule { $0.finishClosing() }
-        }
-    }
-
-    /// Closes at once; what is queued fails with `closed`.
-    public func closeNow() {
-        entered { $0.finishClosing() }
-    }
-
-    func waitUntilClosed() async {
-        await withContinuation { continuation in
-            // Asked here and not before: the `await` may let the loop do other things first.
-            if machine.state == .closed { continuation.resume() } else { closeWaiters.append(continuation) }
-        }
-    }
-
-    /// Begins to close: the link ends when everything is written.
-    func drain() {
-        guard machine.state != .closed, !isClosing else { return }
-        closing = Closing(deadline: loop.now.advanced(by: options.requests.drainTimeout))
-        guard let ready else { return finishClosing() }
-        if let farewell = links[ready].codec.closingFrame() { links[ready].machine.send(farewell) }
-        guard !links[ready].machine.outbound.isEmpty || links[ready].transport.isHoldingBytes else {
-            return finishClosing()
-        }
-        closing?.left = links[ready].left
-        armClosing()
-        publishState()
-        scheduleFlush()
-    }
-
-    /// Looks at once in a while how the writing goes, until the end of the time.
-    private func armClosing() {
-        guard let closing else { return }
-        arm(at: min(closing.deadline, loop.now.advanced(by: Self.stallLimit)))
-    }
-
-    private func closingTimerFired() {
-        guard let end = closing, loop.now < end.deadline, let ready else { return finishClosing() }
-        guard !links[ready].machine.outbound.isEmpty || links[ready].transport.isHoldingBytes else {
-            return finishClosing()
-        }
-        let left = links[ready].left
-        // With nothing left in the queue it is whole frames that TLS holds, of callers who were told that they are written.
-        let isWanted = links[ready].machine.count > 0 || links[ready].machine.outbound.isEmpty
-        guard isWanted || left.isLess(than: end.left) else { return finishClosing() }
-        closing?.left = left
-        armClosing()
-    }
-
-    /// A client has no requests left by the time its connection drains, so nobody waits for its bytes.
-    private static let stallLimit = Duration.seconds(2)
-
-    /// The owner closes as soon as its requests have ended; the link, or the way to one, goes on meanwhile.
-    func ownerDrains() {
-        guard !isOwnerDraining, !isClosing else { return }
-        isOwnerDraining = true
-        publishState()
-    }
-
-    func finishClosing() {
-        guard machine.state != .closed else { return }
-        reportEndByUs()
-        machine.close()
-        arm(at: nil)
-        stopLiveness()
-        endHandshake(ClientError(.closed, .notSent, "the connection was closed"))
-        endAttempt()
-        for index in links.indices {
-            // Cancellations, as a rule, as far as the socket takes them.
-            if links[index].draining != nil, !links[index].machine.outbound.isEmpty { _ = links[index].write() }
-            Lingering.close(links[index].transport, on: loop)
-            let remains = links[index].machine.close()
-            if links[index].draining != nil { report(links[index], .closedLocally, nil, remains, requestsLost: 0) }
-            events.append(.lost(LinkLoss(links[index], remains, TransportError.closedByUs)))
-        }
-        links = []
-        armDraining()
-        events.append(.closed)
-        publishState()
-        endReaders()
-        for waiter in exchange(&closeWaiters, with: []) { waiter.resume() }
-    }
-
     // MARK: The timer
 
     func arm(at deadline: Instant?) {
@@ -334,7 +223,7 @@ public actor Connection {
     }
 
     private func mainTimerFired() {
-        if isClosing { return closingTimerFired() }
+        if lifecycle == .closing { return closingTimerFired() }
         switch machine.state {
         case .connecting(let attempt):
             if current != nil { handshakeTimedOut(attempt.id) } else { raceTimerFired(attempt) }
@@ -346,37 +235,4 @@ public actor Connection {
 
 extension Connection: @preconcurrency TimerTarget {
     package func timerFired() { entered { $0.mainTimerFired() } }
-}
-
-/// The end of a connection that has something to write yet.
-private struct Closing {
-    let deadline: Instant
-    /// At the latest look.
-    var left = Link.Left()
-}
-
-extension Link {
-    /// What has not been written.
-    fileprivate struct Left {
-        /// The first frame that is not written to its last byte, how many encoded bytes wait for the socket, and how many of
-        /// those that it has taken TLS still holds.
-        var position: OutboundPosition = 0
-        var unwritten = 0
-        var held = 0
-
-        /// Whether the socket has taken bytes since it was `earlier`. What is encoded later adds to `unwritten` only when all
-        /// that was encoded has gone.
-        func isLess(than earlier: Left) -> Bool {
-            position > earlier.position || position == earlier.position && unwritten < earlier.unwritten
-                || held < earlier.held
-        }
-    }
-
-    fileprivate var left: Left {
-        Left(
-            position: machine.outbound.firstUnwritten,
-            unwritten: machine.outbound.unwrittenCount,
-            held: transport.heldByteCount
-        )
-    }
 }

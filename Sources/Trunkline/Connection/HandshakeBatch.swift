@@ -1,117 +1,94 @@
 /// The requests of one `Handshaker.send(all:)`, of which a bounded number is unanswered at a time.
 ///
 /// The connection takes them out in order and sends them; each completes with its response, in any order.
-final class HandshakeBatch: Sendable {
-    private struct State {
-        /// The index of the next request to be sent.
-        var next = 0
-        /// How many have been sent and have no outcome yet.
-        var unanswered = 0
-        /// `nil` until the request at that index has ended.
-        var outcomes: [Outcome?]
-        /// How many of `outcomes` are `nil`.
-        var missing: Int
-        /// Whether a call of `refill` is on its way.
-        var isRefilling = false
-        /// `nil` once the caller has been resumed.
-        var continuation: Continuation<[Outcome]>?
-
-        /// The caller and its results, if it is to be resumed now.
-        mutating func finished(early: Bool = false) -> (Continuation<[Outcome]>, [Outcome])? {
-            guard missing == 0 || early, let continuation = continuation.take() else { return nil }
-            return (continuation, outcomes.compactMap { $0 })
-        }
-    }
-
+///
+/// Sendable although it is not checked: after it is made it is touched on its connection's loop only.
+final class HandshakeBatch: @unchecked Sendable {
     let session: UInt64
-    private let frames: [Frame]
+    private let requests: [Request]
     private let window: Int
     private let stopsAtFailure: Bool
-    private let state: Lock<State>
-    private let refill: @Sendable (HandshakeBatch) -> Void
+    private let refill: (HandshakeBatch) -> Void
+    /// The index of the next request to be sent.
+    private var next = 0
+    /// How many have been sent and have no outcome yet.
+    private var unanswered = 0
+    /// `nil` until the request at that index has ended.
+    private var outcomes: [Outcome?]
+    /// How many of `outcomes` are `nil`.
+    private var missing: Int
+    /// Whether a call of `refill` is on its way.
+    private var isRefilling = false
+    /// `nil` once the caller has been resumed.
+    private var continuation: Continuation<[Outcome]>?
 
     /// - Parameters:
     ///   - stopsAtFailure: Whether the first failure resumes the caller, with the outcomes so far.
-    ///   - refill: Called on the loop when more requests may be sent; arranges for them to be sent later.
+    ///   - refill: Called when more requests may be sent; arranges for them to be sent later.
     init(
         _ requests: [Request],
         _ session: UInt64,
         window: Int,
         stopsAtFailure: Bool,
         _ continuation: Continuation<[Outcome]>,
-        refill: @escaping @Sendable (HandshakeBatch) -> Void
+        refill: @escaping (HandshakeBatch) -> Void
     ) {
         self.session = session
-        frames = requests.map(\.frame)
+        self.requests = requests
         self.window = max(1, window)
         self.stopsAtFailure = stopsAtFailure
+        self.continuation = continuation
         self.refill = refill
-        state = Lock(
-            State(
-                outcomes: Array(repeating: nil, count: requests.count),
-                missing: requests.count,
-                continuation: continuation
-            )
-        )
+        outcomes = Array(repeating: nil, count: requests.count)
+        missing = requests.count
     }
 
     /// Takes the next request out to be sent; `nil` if there is none, or if it must wait for an answer: the window is
     /// full, or the protocol is matched in order and does not let it follow the one before.
     func takeNext(_ codec: any FrameCodec) -> (index: Int, frame: Frame)? {
-        state.withLock { state in
-            state.isRefilling = false
-            guard state.next < frames.count, state.unanswered < window, state.continuation != nil else { return nil }
-            if state.unanswered > 0, codec.matching == .inOrder, !codec.mayPipeline(behind: frames[state.next - 1]) {
-                return nil
-            }
-            state.next += 1
-            state.unanswered += 1
-            return (state.next - 1, frames[state.next - 1])
+        isRefilling = false
+        guard next < requests.count, unanswered < window, continuation != nil else { return nil }
+        if unanswered > 0, codec.matching == .inOrder, !codec.mayPipeline(behind: requests[next - 1].frame) {
+            return nil
         }
+        next += 1
+        unanswered += 1
+        return (next - 1, requests[next - 1].frame)
     }
 
     /// Undoes the latest `takeNext`, for want of a serial number. Returns false when no answer to one of these requests
     /// would free one.
     func putBack() -> Bool {
-        state.withLock { state in
-            guard state.unanswered > 1 else { return false }
-            state.next -= 1
-            state.unanswered -= 1
-            return true
-        }
+        guard unanswered > 1 else { return false }
+        next -= 1
+        unanswered -= 1
+        return true
     }
 
     /// The request at `index` has ended.
     func complete(_ index: Int, _ outcome: Outcome) {
-        let (finished, mayRefill) = state.withLock { state -> ((Continuation<[Outcome]>, [Outcome])?, Bool) in
-            guard state.outcomes[index] == nil else { return (nil, false) }
-            state.outcomes[index] = outcome
-            state.missing -= 1
-            state.unanswered -= 1
-            var fails = false
-            if case .failure = outcome { fails = stopsAtFailure }
-            let finished = state.finished(early: fails)
-            guard state.continuation != nil, state.next < frames.count, !state.isRefilling else {
-                return (finished, false)
-            }
-            state.isRefilling = true
-            return (finished, true)
-        }
-        if let (continuation, outcomes) = finished { continuation.resume(returning: outcomes) }
-        if mayRefill { refill(self) }
+        guard outcomes[index] == nil else { return }
+        outcomes[index] = outcome
+        missing -= 1
+        unanswered -= 1
+        let hasFailed = if case .failure = outcome { true } else { false }
+        finish(early: hasFailed && stopsAtFailure)
+        guard continuation != nil, next < requests.count, !isRefilling else { return }
+        isRefilling = true
+        refill(self)
     }
 
     /// Nothing more can be sent: ends those that have not been.
     func failRest(_ outcome: Outcome) {
-        let finished = state.withLock { state in
-            while state.next < frames.count {
-                state.outcomes[state.next] = outcome
-                state.next += 1
-                state.missing -= 1
-            }
-            return state.finished()
-        }
-        if let (continuation, outcomes) = finished { continuation.resume(returning: outcomes) }
+        for index in next..<requests.count { outcomes[index] = outcome }
+        missing -= requests.count - next
+        next = requests.count
+        finish()
+    }
+
+    private func finish(early: Bool = false) {
+        guard missing == 0 || early else { return }
+        continuation.take()?.resume(returning: outcomes.compactMap { $0 })
     }
 }
 

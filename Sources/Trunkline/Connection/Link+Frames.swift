@@ -66,6 +66,9 @@ extension Link {
 extension Link {
     /// What frames ask for, beyond the events.
     struct Taken {
+        fileprivate let rules: LinkRules
+        fileprivate let now: Instant
+        fileprivate var events: [ConnectionEvent?]
         /// How many responses, and parts of them, belonged to a request, given up or not.
         var answers = 0
         /// How many of these were responses to requests that were not given up.
@@ -83,99 +86,95 @@ extension Link {
     mutating func take(
         _ frames: inout [Frame],
         by rules: LinkRules,
-        on loop: any EventLoop,
+        at now: Instant,
         into events: inout [ConnectionEvent?]
     ) -> Taken {
-        var taken = Taken()
+        var taken = Taken(rules: rules, now: now, events: exchange(&events, with: []))
         // From the back, which takes each out without a copy.
         frames.reverse()
         while taken.violation == nil, let frame = frames.popLast() {
             switch frame.kind {
             case .response:
-                if rules.checksResponses, failMismatch(frame, rules, loop, &taken, &events) { continue }
+                if rules.checksResponses, failMismatch(frame, &taken) { continue }
                 if frame.endsLink { (taken.farewell, taken.isLast) = (taken.farewell ?? frame, true) }
-                answer(frame, &taken, &events)
-            case .part:
-                if rules.checksResponses, failMismatch(frame, rules, loop, &taken, &events) { continue }
-                takePart(frame, rules, loop, &taken, &events)
+                answer(frame, &taken)
+            case .part: if !(rules.checksResponses && failMismatch(frame, &taken)) { takePart(frame, &taken) }
             case .push:
                 var frame = frame
                 frame.session = session
-                events.append(.push(frame))
-            case .ping, .pong: takeHeartbeat(frame, rules, loop, &taken)
+                taken.events.append(.push(frame))
+            // A draining link is not judged: its answers to our pings say nothing.
+            case .pong where draining != nil: break
+            case .ping, .pong: if takeHeartbeat(frame, rules, at: now).hasToWrite { taken.hasToWrite = true }
             case .goAway: if draining == nil { taken.farewell = frame }
-            case .request, .cancel: events.append(.unexpected)
+            case .request, .cancel: taken.events.append(.unexpected)
             }
         }
+        events = exchange(&taken.events, with: [])
         return taken
     }
 
     @inline(__always)
-    private mutating func answer(_ frame: consuming Frame, _ taken: inout Taken, _ events: inout [ConnectionEvent?]) {
+    private mutating func answer(_ frame: consuming Frame, _ taken: inout Taken) {
         switch machine.answer(frame.serial) {
         case .request(let entry, _):
             taken.answers += 1
             taken.responses += 1
-            events.append(.answered(entry.id, entry.waiter, frame))
+            taken.events.append(.answered(entry.id, entry.waiter, frame))
         case .late:
             taken.answers += 1
-            events.append(.late(isPart: false))
-        case .unknown: events.append(.unknownResponse)
+            taken.events.append(.late(isPart: false))
+        case .unknown: taken.events.append(.unknownResponse)
         }
     }
 
-    private mutating func takePart(
-        _ frame: Frame,
-        _ rules: LinkRules,
-        _ loop: any EventLoop,
-        _ taken: inout Taken,
-        _ events: inout [ConnectionEvent?]
-    ) {
-        switch machine.match(frame.serial, at: loop.turnTime) {
+    private mutating func takePart(_ frame: Frame, _ taken: inout Taken) {
+        switch machine.match(frame.serial, at: taken.now) {
         case .request(let entry, let number):
             taken.answers += 1
             if let malformedReason = frame.malformedReason {
                 let cause = FrameError(malformedReason, .reason(malformedReason, of: frame))
-                return fail(entry.id, number, "a frame of the reply is malformed", cause, rules, loop, &taken, &events)
+                return fail(entry.id, number, "a frame of the reply is malformed", cause, &taken)
             }
-            var waiter = entry.waiter
-            if let reassembling = waiter.reassembling(in: rules.reassemblyBudget) {
-                waiter = reassembling
-                machine.setWaiter(waiter, of: number)
-            }
-            events.append(.part(entry.id, waiter, frame))
-        case .late: events.append(.late(isPart: true))
-        case .unknown: events.append(.unknownResponse)
+            let waiter = reassembling(entry.waiter, number, taken.rules)
+            taken.events.append(.part(entry.id, waiter, frame))
+        case .late: taken.events.append(.late(isPart: true))
+        case .unknown: taken.events.append(.unknownResponse)
+        }
+    }
+
+    /// Who takes the parts of the response of `number`, which `waiter` waits for.
+    mutating func reassembling(_ waiter: Waiter, _ number: SerialNumber, _ rules: LinkRules) -> Waiter {
+        guard let reassembling = waiter.reassembling(in: rules.reassemblyBudget) else { return waiter }
+        machine.setWaiter(reassembling, of: number)
+        return reassembling
+    }
+
+    /// Compares a response, or a part of one, with its request, where the protocol has them agree.
+    func mismatch(of frame: Frame, with waiter: Waiter) -> FrameError? {
+        guard let request = waiter.tracked?.frame, frame.malformedReason == nil else { return nil }
+        do throws(FrameError) {
+            // The link's codec knows the defaults that the handshake has set.
+            try codec.check(frame, against: request)
+            return nil
+        } catch {
+            return error
         }
     }
 
     /// Compares a response, or a part of one, with the request that it would be given to. If they do not agree, the request
     /// fails, or in order, where responses have shifted, the link ends. Returns whether it does.
-    private mutating func failMismatch(
-        _ frame: Frame,
-        _ rules: LinkRules,
-        _ loop: any EventLoop,
-        _ taken: inout Taken,
-        _ events: inout [ConnectionEvent?]
-    ) -> Bool {
-        guard frame.malformedReason == nil,
-            case .request(let entry, let number) = machine.match(frame.serial, at: loop.turnTime),
-            let request = entry.waiter.callOptions?.frame
+    private mutating func failMismatch(_ frame: Frame, _ taken: inout Taken) -> Bool {
+        guard case .request(let entry, let number) = machine.match(frame.serial, at: taken.now),
+            let mismatch = mismatch(of: frame, with: entry.waiter)
         else { return false }
-        do throws(FrameError) {
-            // That of the link knows the defaults that the handshake has set.
-            try codec.check(frame, against: request)
-            return false
-        } catch {
-            if rules.isInOrder {
-                taken.violation = error
-            } else {
-                // It may be another request's, and its own may come yet: the serial is quarantined.
-                let message = "the response does not belong to the request"
-                fail(entry.id, number, message, error, rules, loop, &taken, &events)
-            }
-            return true
+        if taken.rules.isInOrder {
+            taken.violation = mismatch
+        } else {
+            // It may be another request's, and its own may come yet: the serial is quarantined.
+            fail(entry.id, number, "the response does not belong to the request", mismatch, &taken)
         }
+        return true
     }
 
     /// Gives a request up for what its server has sent, and tells the server if the protocol can.
@@ -184,31 +183,24 @@ extension Link {
         _ number: SerialNumber,
         _ message: String,
         _ cause: FrameError,
-        _ rules: LinkRules,
-        _ loop: any EventLoop,
-        _ taken: inout Taken,
-        _ events: inout [ConnectionEvent?]
-    ) {
-        let cancellation = machine.cancel(id, at: .response(number), isTimeout: false, now: loop.now)
-        guard case .awaited(let waiter, let serial, let type) = cancellation else { return }
-        if let frame = rules.codec.cancelFrame(for: serial, type: type) { machine.send(frame) }
-        taken.hasToWrite = true
-        let error = ClientError(.protocolViolation, .unknown, message, endpoint: endpoint, cause: cause)
-        events.append(.failed(id, waiter, error))
-    }
-
-    private mutating func takeHeartbeat(
-        _ frame: Frame,
-        _ rules: LinkRules,
-        _ loop: any EventLoop,
         _ taken: inout Taken
     ) {
-        // A draining link is not judged: its answers to our pings say nothing.
-        if draining != nil, frame.kind == .pong { return }
-        let meaning = machine.heartbeat(frame, pongsLookLikePings: rules.looksAlike, at: loop.now)
-        guard meaning == .question, let pong = rules.codec.pong(answering: frame), machine.answerPing(with: pong) else {
-            return
-        }
+        let cancellation = machine.cancel(id, at: .response(number), isTimeout: false, now: taken.now)
+        guard case .awaited(let waiter, let serial, let type) = cancellation else { return }
+        if let frame = taken.rules.codec.cancelFrame(for: serial, type: type) { machine.send(frame) }
         taken.hasToWrite = true
+        let error = ClientError(.protocolViolation, .unknown, message, endpoint: endpoint, cause: cause)
+        taken.events.append(.failed(id, waiter, error))
+    }
+
+    /// A ping or pong has come: answers a ping if the codec does.
+    mutating func takeHeartbeat(
+        _ frame: Frame,
+        _ rules: LinkRules,
+        at now: Instant
+    ) -> (meaning: Liveness.Meaning, hasToWrite: Bool) {
+        let meaning = machine.heartbeat(frame, pongsLookLikePings: rules.looksAlike, at: now)
+        guard meaning == .question, let pong = rules.codec.pong(answering: frame) else { return (meaning, false) }
+        return (meaning, machine.answerPing(with: pong))
     }
 }

@@ -6,7 +6,7 @@ extension Client {
     /// The stream listens from this call on, also before it is iterated, and outlives reconnects; it ends when the
     /// client is closed. It connects if there is no link. It does not keep the client alive.
     public nonisolated func pushes(buffering: PushBuffering = PushBuffering()) -> PushStream {
-        subscribe(.all, buffering)
+        stream(.all, buffering)
     }
 
     /// The pushes of type `type` from now on; otherwise as `pushes(buffering:)`.
@@ -14,7 +14,7 @@ extension Client {
         ofType type: UInt32,
         buffering: PushBuffering = PushBuffering()
     ) -> PushStream {
-        subscribe(.types(type...type), buffering)
+        stream(.types(type...type), buffering)
     }
 
     /// The pushes whose type is in `types` from now on; otherwise as `pushes(buffering:)`.
@@ -22,7 +22,7 @@ extension Client {
         ofTypes types: ClosedRange<UInt32>,
         buffering: PushBuffering = PushBuffering()
     ) -> PushStream {
-        subscribe(.types(types), buffering)
+        stream(.types(types), buffering)
     }
 
     /// The pushes for which `isWanted` returns true from now on; otherwise as `pushes(buffering:)`.
@@ -35,7 +35,7 @@ extension Client {
         where isWanted: @escaping @Sendable (Frame) -> Bool,
         buffering: PushBuffering = PushBuffering()
     ) -> PushStream {
-        subscribe(.matching(isWanted), buffering)
+        stream(.matching(isWanted), buffering)
     }
 
     /// The pushes whose key, as the codec reads it (`FrameCodec.pushKey(of:)`), is `key` from now on; otherwise as
@@ -49,13 +49,13 @@ extension Client {
         forKey key: PushKey,
         buffering: PushBuffering = PushBuffering()
     ) -> PushStream {
-        subscribe(.key(key), buffering)
+        stream(.key(key), buffering)
     }
 
-    private nonisolated func subscribe(_ selection: PushChannel.Selection, _ buffering: PushBuffering) -> PushStream {
-        let number = requestIDs.wrappingAdd(1, ordering: .relaxed).newValue
+    private nonisolated func stream(_ selection: PushChannel.Selection, _ buffering: PushBuffering) -> PushStream {
+        let number = nextRequestID()
         let channel = PushChannel(number, selection, buffer: buffering.buffer, commandQueue: commandQueue)
-        commandQueue.post(.subscribe(channel))
+        commandQueue.post(.listen(channel))
         return PushStream(channel)
     }
 }

@@ -135,8 +135,8 @@ final class PushChannel: Sendable {
     }
 
     /// Nothing more is wanted: the stream was finished, or nobody can iterate it any more.
-    func unsubscribe() {
+    func stop() {
         finish()
-        commandQueue.post(.unsubscribe(self))
+        commandQueue.post(.stopListening(self))
     }
 }

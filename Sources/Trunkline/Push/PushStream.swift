@@ -88,31 +88,31 @@ public struct PushStream: AsyncSequence, Sendable {
     public typealias Failure = Never
 
     /// Ends the channel when nobody can iterate it any more.
-    final class Subscription: Sendable {
+    final class Reading: Sendable {
         let channel: PushChannel
         init(_ channel: PushChannel) { self.channel = channel }
-        deinit { channel.unsubscribe() }
+        deinit { channel.stop() }
     }
 
-    let subscription: Subscription
+    let reading: Reading
 
-    init(_ channel: PushChannel) { subscription = Subscription(channel) }
+    init(_ channel: PushChannel) { reading = Reading(channel) }
 
     /// Takes elements off a stream.
     public struct AsyncIterator: AsyncIteratorProtocol {
-        let subscription: Subscription
+        let reading: Reading
 
         /// The next element; `nil` at the end, and when the calling task is cancelled.
-        public mutating func next() async -> Push? { await subscription.channel.next() }
+        public mutating func next() async -> Push? { await reading.channel.next() }
 
         /// The next element; `nil` at the end, and when the calling task is cancelled.
         public mutating func next(isolation actor: isolated (any Actor)?) async -> Push? {
-            await subscription.channel.next()
+            await reading.channel.next()
         }
     }
 
     /// An iterator; see `PushStream` for what several of them do.
-    public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(subscription: subscription) }
+    public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(reading: reading) }
 
     /// Ends the stream from outside, as after the server was told to push no more: every iterator is given what is in the
     /// buffer and then `nil`. Nothing that comes from now on is taken. Without effect on a stream that has ended.
@@ -125,7 +125,7 @@ public struct PushStream: AsyncSequence, Sendable {
     /// _ = try await client.send(unsubscribe)  // pushes that the server sent before its answer are in the buffer
     /// stream.finish()
     /// ```
-    public func finish() { subscription.channel.unsubscribe() }
+    public func finish() { reading.channel.stop() }
 
     /// The messages alone, for consumers to whom gaps make no difference.
     public var messages: AsyncCompactMapSequence<PushStream, Frame> {

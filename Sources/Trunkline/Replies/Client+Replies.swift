@@ -37,7 +37,7 @@ extension Client {
         waitsForReady: Bool = true,
         buffering: ReplyBuffering = ReplyBuffering()
     ) -> ReplyStream {
-        let requestID = requestIDs.wrappingAdd(1, ordering: .relaxed).newValue
+        let requestID = nextRequestID()
         let partTimeout = partTimeout ?? options.requests.timeout
         var frame = request.frame
         if isPart { frame.kind = .part }
@@ -60,14 +60,12 @@ extension Client {
             channel.finish(.failure(.notInPieces))
             return ReplyStream(channel)
         }
-        let waiter = Waiter.stream(channel).under(
-            retry ?? options.requests.retry,
+        let options = CallOptions(
+            retry: retry ?? options.requests.retry,
             waitsForReady: waitsForReady,
-            frame,
-            deadline: deadline,
-            expectsResponse: true,
-            keepsRequest: checksResponses
+            deadline: deadline
         )
+        let waiter = Waiter.stream(channel).under(options, frame, keepsFrame: checksResponses)
         let firstLook = [deadline, partTimeout.map { now.advanced(by: $0) }].compactMap { $0 }.min()
         commandQueue.postRequest(.send(requestID, frame, waiter, deadline: firstLook, expectsResponse: true))
         return ReplyStream(channel)

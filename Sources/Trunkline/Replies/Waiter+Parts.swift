@@ -14,8 +14,7 @@ extension Waiter {
     func reassembling(in budget: ReassemblyBudget) -> Waiter? {
         switch self {
         case .stream, .reassembling: nil
-        case .particular(let waiter, let callOptions):
-            waiter.reassembling(in: budget).map { .particular($0, callOptions) }
+        case .tracked(let waiter, let call): waiter.reassembling(in: budget).map { .tracked($0, call) }
         case .caller, .batch, .handshake, .handle, .coalesced, .enqueued, .enqueuing:
             .reassembling(Reassembly(for: self, in: budget))
         }
@@ -26,7 +25,7 @@ extension Waiter {
         switch self {
         case .stream(let channel): channel.offer(part)
         case .reassembling(let reassembly): reassembly.add(part).map { .exceeds($0) } ?? .taken
-        case .particular(let waiter, _): waiter.take(part)
+        case .tracked(let waiter, _): waiter.take(part)
         case .caller, .batch, .handshake, .handle, .coalesced, .enqueued, .enqueuing: .taken
         }
     }
@@ -38,7 +37,7 @@ extension Waiter {
         case .stream(let channel): channel.nextLook(at: now)
         case .coalesced(let request): request.nextLook(at: now)
         case .reassembling(let reassembly): reassembly.waiter.nextLook(at: now)
-        case .particular(let waiter, _): waiter.nextLook(at: now)
+        case .tracked(let waiter, _): waiter.nextLook(at: now)
         case .caller, .batch, .handshake, .handle, .enqueued, .enqueuing: nil
         }
     }
@@ -48,7 +47,7 @@ extension Waiter {
         switch self {
         case .stream(let channel): channel.hasParts ? nil : self
         case .reassembling(let reassembly): reassembly.waiter
-        case .caller, .batch, .handshake, .handle, .coalesced, .enqueued, .enqueuing, .particular: self
+        case .caller, .batch, .handshake, .handle, .coalesced, .enqueued, .enqueuing, .tracked: self
         }
     }
 }

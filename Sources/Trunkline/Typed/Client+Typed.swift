@@ -12,8 +12,9 @@ extension Client {
         waitsForReady: Bool = true
     ) async throws(ClientError) -> Typed.Response {
         let frame = try Request(request).frame
-        let outcome = await outcome(of: frame, timeout, retry ?? Typed.retry, waitsForReady, expectsResponse: true)
-        return try request.read(try outcome.get())
+        return try request.read(
+            try await send(frame, timeout: timeout, retry: retry ?? Typed.retry, waitsForReady: waitsForReady)
+        )
     }
 
     /// Sends `requests` together and returns their results as they read them, in the same order, when the last one has

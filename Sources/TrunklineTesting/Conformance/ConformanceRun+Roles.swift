@@ -10,7 +10,7 @@ extension ConformanceRun {
         for serial in [range.lowerBound, middle, range.upperBound] {
             var frame = request
             frame.serial = serial
-            guard let (received, bytes) = exchange([frame], to: .server, .matching, "a request with serial \(serial)")
+            guard let (received, bytes) = roundTrip([frame], to: .server, .matching, "a request with serial \(serial)")
             else { continue }
             if received.first?.serial != serial {
                 let found = received.first.map { "\($0.serial)" } ?? "nothing"
@@ -75,13 +75,13 @@ extension ConformanceRun {
         guard let ping = codec(of: side).ping(number: number) else { return }
         let what = "ping \(number) of the \(side)"
         if ping.kind != .ping { violate(.heartbeat, "\(what) is a \(ping.kind)") }
-        guard let (received, bytes) = exchange([ping], to: other, .heartbeat, what), kit.hasServerSide else { return }
+        guard let (received, bytes) = roundTrip([ping], to: other, .heartbeat, what), kit.hasServerSide else { return }
         guard received.count == 1, let arrived = received.first, arrived.kind == .ping else {
             let found = received.map { "\($0.kind)" }.joined(separator: ", ")
             return violate(.heartbeat, "\(what) arrived as \(found.isEmpty ? "nothing" : found)", bytes)
         }
         guard let pong = codec(of: other).pong(answering: arrived) else { return }
-        guard let (answer, pongBytes) = exchange([pong], to: side, sent: [ping], .heartbeat, "the pong to \(what)")
+        guard let (answer, pongBytes) = roundTrip([pong], to: side, sent: [ping], .heartbeat, "the pong to \(what)")
         else { return }
         let look = codec(of: side).pongsLookLikePings
         guard answer.count == 1, let last = answer.first, last.kind == .pong || last.kind == .ping else {
@@ -98,7 +98,7 @@ extension ConformanceRun {
     }
 
     /// What arrives of `frames`, and their bytes; `nil` after reporting that nothing does.
-    private mutating func exchange(
+    private mutating func roundTrip(
         _ frames: [Frame],
         to side: Side,
         sent: [Frame] = [],
@@ -129,7 +129,7 @@ extension ConformanceRun {
         guard let cancel = kit.client.cancelFrame(for: request.serial, type: request.type) else { return }
         let what = "the cancellation of serial \(request.serial)"
         if cancel.kind != .cancel { violate(.cancellation, "\(what) is a \(cancel.kind)") }
-        guard let (received, bytes) = exchange([request, cancel], to: .server, .cancellation, what) else { return }
+        guard let (received, bytes) = roundTrip([request, cancel], to: .server, .cancellation, what) else { return }
         guard received.count == 2, let arrived = received.last, arrived.kind == .cancel else {
             return violate(.cancellation, "\(what) arrived as \(received.last.map { "\($0)" } ?? "nothing")", bytes)
         }

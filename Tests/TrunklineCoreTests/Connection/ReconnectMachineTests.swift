@@ -100,7 +100,7 @@ import Testing
     func aLinkThatDidWorkResetsTheBackoff(_ cause: DisconnectCause) throws {
         let longest = try longestWait(lifetime: .seconds(2)) { machine, id, time in
             machine.linkAnswered()
-            return machine.linkLost(id, cause, demand: .subscription, at: time)
+            return machine.linkLost(id, cause, demand: .pushes, at: time)
         }
         #expect(longest <= .milliseconds(200))
     }
@@ -113,7 +113,7 @@ import Testing
                     .closedByServer,
                     isOrderly: isOrderly,
                     wasQuiet: wasQuiet,
-                    demand: .subscription,
+                    demand: .pushes,
                     at: time
                 )
             }
@@ -133,7 +133,7 @@ import Testing
         for (lifetime, isProof) in [(Duration.milliseconds(999), false), (.seconds(1), true)] {
             let longest = try longestWait(lifetime: lifetime) { machine, id, time in
                 machine.linkDelivered()
-                return machine.linkLost(id, .closedByServer, isOrderly: true, demand: .subscription, at: time)
+                return machine.linkLost(id, .closedByServer, isOrderly: true, demand: .pushes, at: time)
             }
             #expect((longest <= .milliseconds(200)) == isProof)
         }
@@ -201,7 +201,7 @@ import Testing
     }
 
     @Test func aRequestAfterAnOrderlyEndWaitsForNoMoreThanTheFloorAndItsJitter() throws {
-        for demand in [ReconnectMachine.Demand.none, .subscription, .request] {
+        for demand in [ReconnectMachine.Demand.none, .pushes, .request] {
             var machine = machine(["a:1"]) { $0.reconnect = FixedRetries(count: .max, delay: .seconds(30)) }
             _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
             machine.linkAnswered()
@@ -384,7 +384,7 @@ import Testing
                     .closedByServer,
                     isOrderly: Bool.random(using: &random),
                     wasQuiet: Bool.random(using: &random),
-                    demand: [.none, .subscription, .request][Int.random(in: 0...2, using: &random)],
+                    demand: [.none, .pushes, .request][Int.random(in: 0...2, using: &random)],
                     retryAfter: hint,
                     at: time
                 )

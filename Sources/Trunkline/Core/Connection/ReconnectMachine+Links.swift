@@ -1,6 +1,6 @@
 /// What becomes of attempts and links, and the rules by which another follows.
 extension ReconnectMachine {
-    /// A request, or a new subscriber, needs a link. After an orderly end it does not wait for the policy's delay.
+    /// A request, or a new reader of pushes, needs a link. After an orderly end it does not wait for the policy's delay.
     package mutating func linkNeeded(at now: Instant) -> Action {
         switch state {
         case .idle: return start(at: now)

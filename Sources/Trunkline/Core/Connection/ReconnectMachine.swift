@@ -91,10 +91,10 @@ package struct ReconnectMachine: Sendable {
 
     /// Who needs a link.
     package enum Demand: Comparable, Sendable {
-        /// No request waits for a link, and nothing is subscribed.
+        /// No request waits for a link, and nobody waits for pushes.
         case none
-        /// Something is subscribed, but no request waits.
-        case subscription
+        /// Somebody waits for pushes, but no request for a link.
+        case pushes
         /// A request waits for a link.
         case request
     }

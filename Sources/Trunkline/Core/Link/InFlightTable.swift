@@ -8,20 +8,17 @@
 ///
 /// A number is not used again before it is gone: a late response must not reach another request. Removal is the only way
 /// out, so nobody is resumed twice, and a late or repeated response is an ordinary case.
-@usableFromInline
 package struct InFlightTable<Waiter> {
     /// A request in flight.
-    @usableFromInline
     package struct Entry {
-        @usableFromInline package let id: RequestID
+        package let id: RequestID
         /// Who waits for the response.
-        @usableFromInline package var waiter: Waiter
+        package var waiter: Waiter
         /// The protocol's type number, for the cancel frame.
-        @usableFromInline package let type: UInt32
+        package let type: UInt32
         /// Where its frame is in the link's outbound queue.
-        @usableFromInline package let position: OutboundPosition
+        package let position: OutboundPosition
 
-        @inlinable
         init(id: RequestID, waiter: consuming Waiter, type: UInt32, position: OutboundPosition) {
             self.id = id
             self.waiter = waiter
@@ -30,22 +27,21 @@ package struct InFlightTable<Waiter> {
         }
     }
 
-    @usableFromInline
     enum Slot {
         case inFlight(Entry)
         /// Given up after it had started. With serials its quarantine ends then; in order, the server has no more time.
         case abandoned(until: Instant)
     }
 
-    @usableFromInline var slots = SequentialMap<Slot>()
-    @usableFromInline let range: ClosedRange<SerialNumber>
-    @usableFromInline let isInOrder: Bool
+    var slots = SequentialMap<Slot>()
+    let range: ClosedRange<SerialNumber>
+    let isInOrder: Bool
     /// The number to try first for the next request.
-    @usableFromInline var next: SerialNumber
+    var next: SerialNumber
     /// In order: every lower number is gone.
-    @usableFromInline var oldest: SerialNumber = 1
+    var oldest: SerialNumber = 1
     /// How many requests were given up and may still be answered.
-    @usableFromInline package private(set) var abandonedCount = 0
+    package private(set) var abandonedCount = 0
     /// With serials: those abandoned, in the order in which their quarantine ends; some may be gone.
     private var quarantine = Deque<(serial: SerialNumber, until: Instant)>()
 
@@ -58,11 +54,9 @@ package struct InFlightTable<Waiter> {
     }
 
     /// How many requests are in flight, without those that were given up.
-    @inlinable
     package var count: Int { slots.count - abandonedCount }
 
     /// How many numbers are held: by requests in flight, or by those that were given up.
-    @inlinable
     package var heldCount: Int { slots.count }
 
     /// The number of requests for which there is memory.
@@ -71,14 +65,12 @@ package struct InFlightTable<Waiter> {
     // MARK: In
 
     /// Whether every number is held.
-    @inlinable
     package var isExhausted: Bool {
         let (span, isAll) = (range.upperBound - range.lowerBound).addingReportingOverflow(1)
         return !isAll && slots.count >= span
     }
 
     /// Takes a request in and returns its number; `nil` when every one is held.
-    @inlinable
     package mutating func insert(
         _ id: RequestID,
         _ waiter: consuming Waiter,
@@ -93,7 +85,6 @@ package struct InFlightTable<Waiter> {
         return number
     }
 
-    @inlinable
     mutating func advance() { next = next == range.upperBound ? range.lowerBound : next + 1 }
 
     /// The next request gets the lowest number that is free.
@@ -102,7 +93,6 @@ package struct InFlightTable<Waiter> {
     // MARK: Responses
 
     /// What a response, or a part of one, meets.
-    @usableFromInline
     package enum Match {
         /// It is for this request, under this number.
         case request(Entry, SerialNumber)
@@ -115,7 +105,6 @@ package struct InFlightTable<Waiter> {
     /// A response has come. Its request leaves.
     ///
     /// No frame from `unstarted` on has been written: a response cannot be meant for those.
-    @inlinable
     package mutating func takeAnswered(_ serial: SerialNumber, before unstarted: OutboundPosition) -> Match {
         guard let number = number(of: serial) else { return .unknown }
         switch slots.remove(number) {
@@ -147,11 +136,9 @@ package struct InFlightTable<Waiter> {
         }
     }
 
-    @inlinable
     mutating func number(of serial: SerialNumber) -> SerialNumber? { isInOrder ? firstInOrder() : serial }
 
     /// In order: the number of the oldest request, given up or not; `nil` when there is none.
-    @usableFromInline
     mutating func firstInOrder() -> SerialNumber? {
         while oldest < next {
             if slots.contains(oldest) { return oldest }
@@ -162,7 +149,6 @@ package struct InFlightTable<Waiter> {
 
     // MARK: One request
 
-    @inlinable
     package subscript(_ number: SerialNumber) -> Entry? {
         if case .inFlight(let entry)? = slots[number] { entry } else { nil }
     }
@@ -285,7 +271,6 @@ package struct InFlightTable<Waiter> {
     }
 
     /// Whether `number` is that of the latest request, which is in flight or was given up.
-    @inlinable
     package func isLatest(_ number: SerialNumber) -> Bool { number &+ 1 == next && slots.contains(number) }
 }
 

@@ -1,5 +1,4 @@
 /// A place in the outbound order of one link; higher goes out later. From 1; never used twice.
-@usableFromInline
 package typealias OutboundPosition = UInt64
 
 /// The frames on their way out on one link, in order: partly written, encoded, waiting.
@@ -12,15 +11,14 @@ package typealias OutboundPosition = UInt64
 ///     buffer:           [ written ▲ unwritten           ]
 package struct OutboundQueue: Sendable {
     /// A frame and whom to tell about it.
-    @usableFromInline
     package struct Item: Sendable {
-        @usableFromInline package var frame: Frame
+        package var frame: Frame
         /// 0 for a frame that nobody waits for: a cancellation, a pong.
-        @usableFromInline package var id: RequestID
+        package var id: RequestID
         /// Whether it is of no use on another link: it is about a request that has started on this one, or nobody's.
-        @usableFromInline package var belongsToLink: Bool
+        package var belongsToLink: Bool
         /// Whether its owner wants to hear when its last byte was written.
-        @usableFromInline package var reportsWritten: Bool
+        package var reportsWritten: Bool
         /// Taken out: it is passed over.
         fileprivate var isRemoved = false
         /// Where its bytes end in the buffer, once it is encoded.
@@ -81,7 +79,6 @@ package struct OutboundQueue: Sendable {
     package var firstUnwritten: OutboundPosition { headPosition }
 
     /// What a frame is taken to cost, for the watermarks.
-    @inlinable
     package static func cost(of frame: Frame) -> Int { frame.byteCount + 32 }
 
     @discardableResult

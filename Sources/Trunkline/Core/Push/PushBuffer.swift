@@ -1,4 +1,4 @@
-/// What a subscriber has not yet taken, bounded by count and by bytes.
+/// What the reader of pushes has not yet taken, bounded by count and by bytes.
 package struct PushBuffer: Sendable {
     /// What to do with a push when the buffer is full.
     package enum Overflow: Sendable, Equatable {
@@ -81,7 +81,7 @@ package struct PushBuffer: Sendable {
         return element
     }
 
-    /// So many pushes that were for this subscriber, or may have been, are lost.
+    /// So many pushes that were for this reader, or may have been, are lost.
     package mutating func noteDropped(_ count: Int) {
         if case .dropped(let before)? = elements.last {
             elements[elements.count - 1] = .dropped(before + count)

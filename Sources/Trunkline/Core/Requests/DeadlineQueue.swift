@@ -3,43 +3,33 @@
 /// A heap whose entries are not removed when their request ends: dead entries are dropped when they come up, or all
 /// at once when they outnumber the living. Requests with the same timeout arrive in order of their deadlines, which
 /// makes inserting constant work in practice. Memory for many more entries than there are is given back.
-@usableFromInline
 package struct DeadlineQueue: Sendable {
-    @usableFromInline var heap: [Entry] = []
+    var heap: [Entry] = []
 
-    @usableFromInline
     package struct Entry: Sendable, Equatable {
-        @usableFromInline
         package var deadline: Instant
-        @usableFromInline
         package var id: RequestID
 
-        @inlinable
         init(deadline: Instant, id: RequestID) {
             self.deadline = deadline
             self.id = id
         }
     }
 
-    @inlinable
     package init() {}
 
     /// How many entries there are, dead ones included.
-    @inlinable
     package var count: Int { heap.count }
 
     /// No deadline is earlier than this; `nil` when there are none.
-    @inlinable
     package var earliest: Instant? { heap.first?.deadline }
 
-    @inlinable
     package mutating func insert(_ id: RequestID, deadline: Instant) {
         heap.append(Entry(deadline: deadline, id: id))
         siftUp(heap.count - 1)
     }
 
     /// Takes the next id whose deadline is not after `now`, dead or alive; `nil` when there is none.
-    @inlinable
     package mutating func popDue(at now: Instant) -> RequestID? {
         guard let first = heap.first, first.deadline <= now else { return nil }
         heap.swapAt(0, heap.count - 1)
@@ -50,11 +40,9 @@ package struct DeadlineQueue: Sendable {
     }
 
     /// Whether dead entries outnumber the `alive` ones, so that it is time to `compact`.
-    @inlinable
     package func isCrowded(alive: Int) -> Bool { heap.count > 2 * alive + 256 }
 
     /// Drops the dead entries; `isAlive` tells which are not.
-    @inlinable
     package mutating func compact(isAlive: (RequestID) -> Bool) {
         heap.removeAll { !isAlive($0.id) }
         for index in stride(from: heap.count / 2, through: 0, by: -1) { siftDown(index) }
@@ -64,13 +52,11 @@ package struct DeadlineQueue: Sendable {
     /// The number of entries for which there is memory.
     package var capacity: Int { heap.capacity }
 
-    @inlinable
     mutating func giveBackMemory() {
         guard heap.count < heap.capacity / 16, heap.capacity > 1024 else { return }
         heap = heap.map { $0 }
     }
 
-    @inlinable
     mutating func siftUp(_ start: Int) {
         var child = start
         while child > 0 {
@@ -81,7 +67,6 @@ package struct DeadlineQueue: Sendable {
         }
     }
 
-    @inlinable
     mutating func siftDown(_ start: Int) {
         var parent = start
         while true {

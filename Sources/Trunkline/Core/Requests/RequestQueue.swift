@@ -9,7 +9,6 @@
 /// A request keeps its ID and its deadline wherever it is, and its ID leads to its place in one step.
 package struct RequestQueue<Waiter> {
     /// Where a request is.
-    @usableFromInline
     package enum Place: Sendable {
         /// In the line, at this distance from its very beginning.
         case waiting(Int)

@@ -5,49 +5,39 @@
 ///
 /// The ring shrinks to a quarter when less than a sixteenth of it is filled, and likewise the dictionary: a burst leaves no
 /// memory behind, and a map that fills and empties in turn does not allocate for every value.
-@usableFromInline
 package struct SequentialMap<Value> {
     /// Slot `key & mask` holds `key`'s value. The size is a power of two.
-    @usableFromInline var ring: [Slot]
-    @usableFromInline var stragglers: [UInt64: Value] = [:]
-    @usableFromInline var ringCount = 0
+    var ring: [Slot]
+    var stragglers: [UInt64: Value] = [:]
+    var ringCount = 0
 
-    @usableFromInline
     struct Slot {
-        @usableFromInline var key: UInt64
-        @usableFromInline var value: Value?
+        var key: UInt64
+        var value: Value?
 
-        @inlinable
         init(key: UInt64, value: Value?) {
             self.key = key
             self.value = value
         }
     }
 
-    @inlinable
     package init() { ring = [] }
 
-    @inlinable
     package var count: Int { ringCount + stragglers.count }
 
-    @inlinable
     package var isEmpty: Bool { count == 0 }
 
     /// The number of values for which there is memory.
     package var capacity: Int { ring.count + stragglers.capacity }
 
     /// A ring, or a dictionary, of this capacity or less does not shrink.
-    @inlinable
     static var keptCapacity: Int { 1024 }
 
-    @inlinable
     func index(_ key: UInt64) -> Int { Int(truncatingIfNeeded: key) & (ring.count &- 1) }
 
-    @inlinable
     package func contains(_ key: UInt64) -> Bool { self[key] != nil }
 
     /// The value of `key`. Setting `nil` has no effect: removal has a name of its own.
-    @inlinable
     package subscript(key: UInt64) -> Value? {
         get {
             guard !ring.isEmpty else { return nil }
@@ -61,7 +51,6 @@ package struct SequentialMap<Value> {
         }
     }
 
-    @inlinable
     package mutating func insert(_ value: Value, for key: UInt64) {
         // Grown at half full, so that a place is rarely taken while the keys are in sequence.
         if ringCount >= ring.count / 2 { grow() }
@@ -81,7 +70,6 @@ package struct SequentialMap<Value> {
         ring[index] = Slot(key: key, value: value)
     }
 
-    @inlinable
     mutating func replaceStraggler(_ value: Value, for key: UInt64) -> Bool {
         guard !stragglers.isEmpty, stragglers[key] != nil else { return false }
         stragglers[key] = value
@@ -89,7 +77,6 @@ package struct SequentialMap<Value> {
     }
 
     /// Takes `key` and its value out; `nil` when it is not there.
-    @inlinable
     @discardableResult
     package mutating func remove(_ key: UInt64) -> Value? {
         guard !ring.isEmpty else { return nil }
@@ -102,7 +89,6 @@ package struct SequentialMap<Value> {
         return stragglers.isEmpty ? nil : removeStraggler(key)
     }
 
-    @usableFromInline
     mutating func removeStraggler(_ key: UInt64) -> Value? {
         let value = stragglers.removeValue(forKey: key)
         if stragglers.count < stragglers.capacity / 16, stragglers.capacity > Self.keptCapacity {
@@ -122,7 +108,6 @@ package struct SequentialMap<Value> {
     }
 
     /// Every key with its value, in ascending order of the keys.
-    @usableFromInline
     package var sorted: [(key: UInt64, value: Value)] {
         var all: [(key: UInt64, value: Value)] = stragglers.map { ($0.key, $0.value) }
         for slot in ring {
@@ -131,14 +116,11 @@ package struct SequentialMap<Value> {
         return all.sorted { $0.key < $1.key }
     }
 
-    @usableFromInline
     package mutating func removeAll() { self = SequentialMap() }
 
-    @usableFromInline
     mutating func grow() { resize(to: max(16, ring.count * 2)) }
 
     /// Moves every value of the ring to one of `size` slots, more than twice as many as there are values.
-    @usableFromInline
     mutating func resize(to size: Int) {
         let old = ring
         ring = []

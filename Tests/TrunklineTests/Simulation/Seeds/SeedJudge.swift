@@ -65,7 +65,7 @@ extension Client {
             ("parts of requests", !parts.held.isEmpty || !parts.queued.isEmpty),
             ("room that enqueued messages take", !messageRoom.isEmpty),
             ("callers of connect", !connectWaiters.isEmpty), ("callers of close", !closeWaiters.isEmpty),
-            ("subscribers", !channels.isEmpty), ("full streams", !fullReplies.isEmpty),
+            ("streams of pushes", !channels.isEmpty), ("full streams", !fullReplies.isEmpty),
             ("a timer", timer?.deadline != nil),
         ]
         return facts.filter(\.1).map(\.0) + connection.assumeIsolated { $0.leftovers }
@@ -76,7 +76,7 @@ extension Connection {
     fileprivate var leftovers: [String] {
         let facts: [(String, Bool)] = [
             ("links", !links.isEmpty), ("an attempt", attempt != nil), ("events", !events.isEmpty),
-            ("frames to be written", queue.count > 0), ("readers", !readers.isEmpty),
+            ("frames to be written", direct.queue.count > 0), ("readers", !direct.readers.isEmpty),
             ("waiters", !closeWaiters.isEmpty),
             ("a timer of attempts", timer?.deadline != nil), ("a timer of liveness", isLivenessTimerArmed),
             ("a timer of links that were left", drainingTimer?.timer.deadline != nil),

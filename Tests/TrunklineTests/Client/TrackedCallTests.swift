@@ -3,76 +3,70 @@ import Testing
 @testable import Trunkline
 
 /// The table of `RetryPolicy`, line by line.
-@Suite struct CallOptionsTests {
+@Suite struct TrackedCallTests {
     private static let codes: [ClientError.Code] = [
         .cancelled, .timedOut, .connectionLost, .unavailable, .closed, .rejected, .protocolViolation, .invalidRequest,
         .overloaded, .tlsFailed,
     ]
     private let now = Instant(nanoseconds: 1_000)
 
-    private func callOptions(_ retry: RetryPolicy, waitsForReady: Bool = true, deadline: Instant? = nil) -> CallOptions
-    {
-        CallOptions(
-            retry,
-            waitsForReady: waitsForReady,
-            frame: Frame(.request),
-            deadline: deadline,
-            expectsResponse: true
-        )
+    private func call(_ retry: RetryPolicy, waitsForReady: Bool = true, deadline: Instant? = nil) -> TrackedCall {
+        let options = CallOptions(retry: retry, waitsForReady: waitsForReady, deadline: deadline)
+        return TrackedCall(options, Frame(.request))
     }
 
-    private func next(_ callOptions: CallOptions, _ code: ClientError.Code, _ fate: ClientError.Fate = .unknown)
-        -> CallOptions?
+    private func next(_ call: TrackedCall, _ code: ClientError.Code, _ fate: ClientError.Fate = .unknown)
+        -> TrackedCall?
     {
         var generator = SeededGenerator(seed: 1)
-        return callOptions.next(after: ClientError(code, fate, "failed"), at: now, using: &generator)
+        return call.next(after: ClientError(code, fate, "failed"), at: now, using: &generator)
     }
 
     @Test(arguments: [RetryPolicy.never, .ifUnsent, .idempotent(attempts: 1), .idempotent(attempts: .min)], codes)
     func onlyIdempotentRequestsAreTriedAgain(_ retry: RetryPolicy, _ code: ClientError.Code) {
-        #expect(next(callOptions(retry), code) == nil)
-        #expect(next(callOptions(retry), code, .notSent) == nil)
+        #expect(next(call(retry), code) == nil)
+        #expect(next(call(retry), code, .notSent) == nil)
     }
 
     @Test(arguments: codes)
     func onlyWhatAnotherLinkMendsIsTriedAgain(_ code: ClientError.Code) {
         let isRetried = [.connectionLost, .protocolViolation, .unavailable].contains(code)
-        #expect((next(callOptions(.idempotent()), code) != nil) == isRetried)
+        #expect((next(call(.idempotent()), code) != nil) == isRetried)
     }
 
     @Test func aCallThatDoesNotWaitIsNotTriedAgainForWantOfALink() {
-        #expect(next(callOptions(.idempotent(), waitsForReady: false), .unavailable, .notSent) == nil)
-        #expect(next(callOptions(.idempotent(), waitsForReady: false), .connectionLost) != nil)
+        #expect(next(call(.idempotent(), waitsForReady: false), .unavailable, .notSent) == nil)
+        #expect(next(call(.idempotent(), waitsForReady: false), .connectionLost) != nil)
     }
 
     @Test func triesAreCounted() {
-        var callOptions = callOptions(.idempotent(attempts: 4))
+        var call = call(.idempotent(attempts: 4))
         for attempt in 2...4 {
-            guard let next = next(callOptions.awake, .connectionLost) else {
+            guard let next = next(call.awake, .connectionLost) else {
                 return #expect(Bool(false), "try \(attempt)")
             }
             #expect(next.attempt == attempt)
-            callOptions = next
+            call = next
         }
-        #expect(next(callOptions.awake, .connectionLost) == nil)
+        #expect(next(call.awake, .connectionLost) == nil)
     }
 
     @Test func theBackoffGrowsUpToItsCapAndEndsBeforeTheDeadline() {
         let backoff = Backoff(base: .milliseconds(10), cap: .milliseconds(40))
         for seed in 0..<200 as Range<UInt64> {
             var generator = SeededGenerator(seed: seed)
-            var callOptions = callOptions(.idempotent(attempts: .max, backoff: backoff))
+            var call = call(.idempotent(attempts: .max, backoff: backoff))
             for longest in [10, 20, 40, 40, 40] as [Int64] {
                 let error = ClientError(.connectionLost, .unknown, "lost")
-                guard let next = callOptions.next(after: error, at: now, using: &generator), let until = next.restsUntil
+                guard let next = call.next(after: error, at: now, using: &generator), let until = next.restsUntil
                 else {
                     return #expect(Bool(false), "not tried again")
                 }
                 #expect((0...longest * 1_000_000).contains(until.nanoseconds - now.nanoseconds))
-                callOptions = next.awake
+                call = next.awake
             }
             let deadline = now.advanced(by: .milliseconds(5))
-            let hurried = self.callOptions(.idempotent(backoff: backoff), deadline: deadline)
+            let hurried = self.call(.idempotent(backoff: backoff), deadline: deadline)
             let next = hurried.next(after: ClientError(.unavailable, .notSent, ""), at: now, using: &generator)
             if let until = next?.restsUntil { #expect(until < deadline) }
         }
@@ -80,10 +74,10 @@ import Testing
 
     @Test func whatWasOnceWrittenIsNeverCalledUnsentAgain() {
         let unsent = ClientError(.cancelled, .notSent, "cancelled")
-        #expect(callOptions(.idempotent()).amended(unsent).fate == .notSent)
-        let neverWritten = next(callOptions(.idempotent()), .unavailable, .notSent)
+        #expect(call(.idempotent()).amended(unsent).fate == .notSent)
+        let neverWritten = next(call(.idempotent()), .unavailable, .notSent)
         #expect(neverWritten?.amended(unsent).fate == .notSent)
-        let written = next(callOptions(.idempotent()), .connectionLost, .unknown)
+        let written = next(call(.idempotent()), .connectionLost, .unknown)
         #expect(written?.amended(unsent).fate == .unknown)
         #expect(written.flatMap { next($0.awake, .unavailable, .notSent) }?.amended(unsent).fate == .unknown)
         let rejected = ClientError(.rejected, .answered, "no", response: Frame(.response, status: 7))
