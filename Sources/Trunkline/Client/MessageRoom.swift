@@ -111,30 +111,17 @@ final class EnqueuedMessage: @unchecked Sendable {
 
 extension Waiter {
     /// Whether its message was accepted by `enqueue` without asking the loop: the bounds on what waits do not concern it.
-    var hasRoom: Bool {
-        switch self {
-        case .enqueued: true
-        case .tracked(let waiter, _): waiter.hasRoom
-        case .caller, .batch, .handshake, .handle, .stream, .coalesced, .reassembling, .enqueuing: false
-        }
-    }
+    var hasRoom: Bool { if case .enqueued = innermost { true } else { false } }
 
     /// Whether it is a message that `enqueue` has accepted, so that its caller cannot cancel it any more.
     var isAccepted: Bool {
-        switch self {
+        switch innermost {
         case .enqueued: true
         case .enqueuing(let message): message.isAccepted
-        case .tracked(let waiter, _): waiter.isAccepted
-        case .caller, .batch, .handshake, .handle, .stream, .coalesced, .reassembling: false
+        default: false
         }
     }
 
     /// The message goes out: tells a caller who waits for no more than that.
-    func accept() {
-        switch self {
-        case .enqueuing(let message): message.accept()
-        case .tracked(let waiter, _): waiter.accept()
-        case .caller, .batch, .handshake, .handle, .stream, .coalesced, .reassembling, .enqueued: break
-        }
-    }
+    func accept() { if case .enqueuing(let message) = innermost { message.accept() } }
 }

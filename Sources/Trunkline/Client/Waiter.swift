@@ -24,25 +24,20 @@ enum Waiter: Sendable {
     /// The call, if its options are not the usual ones.
     var tracked: TrackedCall? { if case .tracked(_, let call) = self { call } else { nil } }
 
-    /// The handle that was given out for the request, if it was `start` that was called.
-    var handle: PendingRequest? {
+    /// The waiter without its call's options and without its reassembly.
+    var innermost: Waiter {
         switch self {
-        case .handle(let handle): handle
-        case .reassembling(let reassembly): reassembly.waiter.handle
-        case .tracked(let waiter, _): waiter.handle
-        case .caller, .batch, .handshake, .stream, .coalesced, .enqueued, .enqueuing: nil
+        case .tracked(let waiter, _): waiter.innermost
+        case .reassembling(let reassembly): reassembly.waiter.innermost
+        case .caller, .batch, .handshake, .handle, .stream, .coalesced, .enqueued, .enqueuing: self
         }
     }
 
+    /// The handle that was given out for the request, if it was `start` that was called.
+    var handle: PendingRequest? { if case .handle(let handle) = innermost { handle } else { nil } }
+
     /// The coalesced request, if it is that of several calls.
-    var coalesced: CoalescedRequest? {
-        switch self {
-        case .coalesced(let request): request
-        case .reassembling(let reassembly): reassembly.waiter.coalesced
-        case .tracked(let waiter, _): waiter.coalesced
-        case .caller, .batch, .handshake, .handle, .stream, .enqueued, .enqueuing: nil
-        }
-    }
+    var coalesced: CoalescedRequest? { if case .coalesced(let request) = innermost { request } else { nil } }
 
     /// Whether it wants to hear that its request is on a link.
     var wantsAdmission: Bool {

@@ -116,7 +116,8 @@ extension Connection {
         guard let ready else { return }
         while let request = direct.queue.popFirst() {
             let id = request.id
-            if let place = links[ready].machine.send(request) { direct.queue.went(id, to: place, on: links[ready].session) }
+            guard let place = links[ready].machine.send(request) else { continue }
+            direct.queue.went(id, to: place, on: links[ready].session)
         }
         if !links[ready].transport.awaitsWritable { scheduleFlush() }
     }

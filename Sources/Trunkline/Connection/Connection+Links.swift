@@ -99,8 +99,8 @@ extension Connection {
             if let handshake = links[current].handshake {
                 transport.isReading = handshake.mayRead && handshake.loss == nil
             } else {
-                transport.isReading =
-                    isOwned ? !isPaused || !isHoldFull(current) : !direct.readers.isEmpty || links[current].held.isUnlimited
+                let isWanted = isOwned ? !isPaused : !direct.readers.isEmpty || links[current].held.isUnlimited
+                transport.isReading = isWanted || isOwned && !isHoldFull(current)
                 links[current].machine.readingChanged(to: transport.isReading, at: loop.turnTime)
                 armLiveness()
             }

@@ -77,7 +77,7 @@ public struct ReplyStream: AsyncSequence, Sendable {
     /// Cancels the request at once, and ends the stream. No effect after the end.
     public func cancel() { reading.channel.abandon() }
 
-    /// Sends one more frame of this exchange, with the serial of its request and on the same link: the next piece of a
+    /// Sends one more frame of this request, with the serial of its request and on the same link: the next piece of a
     /// request that was begun with `isPart`, or how many more bytes of the reply the reader will take.
     ///
     /// Returns when the kernel has its last byte: this is how a slow server holds up an upload. Before the request has gone
@@ -87,7 +87,7 @@ public struct ReplyStream: AsyncSequence, Sendable {
     /// Once a frame has been on its way the request is not sent again, whatever its retry policy. When the reply has ended
     /// before the last piece was sent, the server is told so by a cancel frame.
     ///
-    /// Cancelling the task takes the frame back if nothing of it is written, fate `notSent`; the exchange goes on all the
+    /// Cancelling the task takes the frame back if nothing of it is written, fate `notSent`; the request goes on all the
     /// same. What is half written goes out whole, fate `unknown`.
     ///
     /// - Parameter isPart: Whether more of the same message is to come; the frame's kind is `part` then. With `.standard` a

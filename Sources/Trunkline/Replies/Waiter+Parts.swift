@@ -33,12 +33,10 @@ extension Waiter {
     /// When to look again whether the request is out of time, `.distantFuture` for no further time; `nil` when it is, at
     /// `now`. Those that cannot say have one deadline, which has passed.
     func nextLook(at now: Instant) -> Instant? {
-        switch self {
+        switch innermost {
         case .stream(let channel): channel.nextLook(at: now)
         case .coalesced(let request): request.nextLook(at: now)
-        case .reassembling(let reassembly): reassembly.waiter.nextLook(at: now)
-        case .tracked(let waiter, _): waiter.nextLook(at: now)
-        case .caller, .batch, .handshake, .handle, .enqueued, .enqueuing: nil
+        default: nil
         }
     }
 
