@@ -7,7 +7,8 @@ extension Client {
         command { $0.reconnectNow() }
     }
 
-    /// Ends the link or the attempt; there is no other until `resume()`, whoever wants one.
+    /// Ends the link or the attempt; there is no other until `resume()`, whoever wants one. For times in which the
+    /// network is known to be away, or not to be used.
     ///
     /// Requests that had been written fail with `connectionLost`, fate `unknown`; the others, and those made meanwhile,
     /// wait for the link after `resume()`, within their own deadlines.

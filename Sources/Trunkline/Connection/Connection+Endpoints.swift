@@ -1,18 +1,12 @@
 /// Reconnecting and failover, as somebody asks for them who knows better.
 extension Connection {
-    /// Connects now instead of after the rest of a wait, be it one that the server asked for; waits to come stay as
-    /// long as they would have been. Nothing happens while there is a link or an attempt, while suspended, and after
-    /// the connection was closed.
+    /// Connects now instead of after the rest of a wait. As `Client.reconnectNow()`.
     public func reconnectNow() {
         guard lifecycle < .closing else { return }
         entered { $0.perform($0.machine.reconnectNow(at: $0.loop.now)) }
     }
 
-    /// Ends the link or the attempt; there is no other until `resume()`, whoever wants one. For times in which the
-    /// network is known to be away, or not to be used.
-    ///
-    /// What had been written and not been answered fails with `connectionLost`, fate `unknown`; what had not waits for
-    /// the link after `resume()`, within its own deadline.
+    /// Ends the link or the attempt; there is no other until `resume()`. As `Client.suspend()`.
     public func suspend() {
         guard lifecycle < .closing else { return }
         let wasIdle = machine.state == .idle
@@ -23,16 +17,14 @@ extension Connection {
         if wasIdle { publishState() }
     }
 
-    /// Ends a suspension: connects at once if there was a link before it or somebody has wanted one since, to where the
-    /// latest link was unless that failed.
+    /// Ends a suspension. As `Client.resume()`.
     public func resume() {
         guard lifecycle < .closing, machine.state == .suspended else { return }
         entered { $0.perform($0.machine.resume(at: $0.loop.now)) }
         if machine.state == .idle { publishState() }
     }
 
-    /// Goes to `endpoint`: now, if there is a link to another, an attempt or a wait; else it is where the next attempt
-    /// goes. If it cannot be reached, the others have their turn.
+    /// Goes to `endpoint`. As `Client.switchEndpoint(to:)`.
     ///
     /// - Throws: `invalidRequest` when `endpoint` is none of the connection's: `replaceEndpoints(_:)` adds some. `closed`
     ///   when the connection is closed, or closing.
@@ -47,11 +39,7 @@ extension Connection {
         entered { $0.perform(action) }
     }
 
-    /// Has these endpoints from now on, of equal ones the first. Those that stay keep what is remembered of them.
-    ///
-    /// A link or an attempt to an endpoint that is gone is given up for another. With an empty list a link stays until
-    /// it is lost, and then callers are told `unavailable`. A wait goes on: clients that are told of a new server are
-    /// told at the same time. Those that a handshake has added (`Handshaker.addEndpoints(_:)`) are replaced, too.
+    /// Has these endpoints from now on. As `Client.replaceEndpoints(_:)`.
     public func replaceEndpoints(_ endpoints: [Endpoint]) {
         guard lifecycle < .closing else { return }
         givenEndpoints = endpoints

@@ -110,8 +110,10 @@ extension Connection {
     }
 
     private func failWaiters(_ index: Int, _ error: (ClientError.Fate) -> ClientError) {
-        for (waiter, hasStarted) in links[index].machine.removeAll() {
-            waiter.resume(.failure(error(hasStarted ? .unknown : .notSent)))
+        if links[index].machine.count > 0 {
+            let remains = links[index].machine.close()
+            for (_, waiter) in remains.lost { waiter.resume(.failure(error(.unknown))) }
+            for request in remains.unsent { request.waiter.resume(.failure(error(.notSent))) }
         }
         links[index].handshake?.failReaders(error(.notSent))
     }

@@ -22,14 +22,14 @@ package final class LoopTimer {
 /// When such entries outnumber the others they are dropped, so that timers of clients that are closed do not stay for as
 /// long as their last deadline.
 package struct TimerQueue {
-    private var heap: [(deadline: Instant, timer: LoopTimer)] = []
+    private var heap = Heap<Instant, LoopTimer>()
     /// How many timers are armed. Each has an entry.
     package private(set) var armedCount = 0
 
     package init() {}
 
     /// When `popDue` may next have something; `nil` for never.
-    package var next: Instant? { heap.first?.deadline }
+    package var next: Instant? { heap.first?.key }
 
     /// How many entries there are, of whatever timers.
     package var entryCount: Int { heap.count }
@@ -40,7 +40,7 @@ package struct TimerQueue {
         guard let deadline else { return dropStale() }
         if let queued = timer.queued, queued <= deadline { return }
         timer.queued = deadline
-        push((deadline, timer))
+        heap.insert(timer, key: deadline)
         dropStale()
     }
 
@@ -48,20 +48,18 @@ package struct TimerQueue {
     private mutating func dropStale() {
         guard heap.count > 2 * armedCount + 64 else { return }
         var kept: Set<ObjectIdentifier> = []
-        heap.removeAll { entry in
-            guard entry.timer.queued == entry.deadline else { return true }
-            if entry.timer.deadline == nil { entry.timer.queued = nil }
-            return entry.timer.deadline == nil || !kept.insert(ObjectIdentifier(entry.timer)).inserted
+        heap.removeAll { deadline, timer in
+            guard timer.queued == deadline else { return true }
+            if timer.deadline == nil { timer.queued = nil }
+            return timer.deadline == nil || !kept.insert(ObjectIdentifier(timer)).inserted
         }
-        for parent in stride(from: heap.count / 2, through: 0, by: -1) { siftDown(parent) }
     }
 
     /// Takes the next timer that is due at `now` and disarms it; `nil` when there is none.
     package mutating func popDue(at now: Instant) -> LoopTimer? {
-        while let first = heap.first, first.deadline <= now {
-            removeFirst()
-            let timer = first.timer
-            guard timer.queued == first.deadline else { continue }  // superseded by an earlier entry
+        while let (due, timer) = heap.first, due <= now {
+            heap.removeFirst()
+            guard timer.queued == due else { continue }  // superseded by an earlier entry
             timer.queued = nil
             guard let deadline = timer.deadline else { continue }
             if deadline <= now {
@@ -70,41 +68,10 @@ package struct TimerQueue {
                 return timer
             }
             timer.queued = deadline
-            push((deadline, timer))
+            heap.insert(timer, key: deadline)
         }
         dropStale()
         return nil
-    }
-
-    private mutating func push(_ entry: (deadline: Instant, timer: LoopTimer)) {
-        heap.append(entry)
-        var child = heap.count - 1
-        while child > 0 {
-            let parent = (child - 1) / 2
-            guard heap[child].deadline < heap[parent].deadline else { break }
-            heap.swapAt(child, parent)
-            child = parent
-        }
-    }
-
-    private mutating func removeFirst() {
-        heap.swapAt(0, heap.count - 1)
-        heap.removeLast()
-        siftDown(0)
-    }
-
-    private mutating func siftDown(_ start: Int) {
-        var parent = start
-        while true {
-            var least = parent
-            for child in [2 * parent + 1, 2 * parent + 2]
-            where child < heap.count && heap[child].deadline < heap[least].deadline {
-                least = child
-            }
-            guard least != parent else { return }
-            heap.swapAt(least, parent)
-            parent = least
-        }
     }
 }
 

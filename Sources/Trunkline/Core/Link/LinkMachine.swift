@@ -245,17 +245,6 @@ package struct LinkMachine<Waiter> {
         requests.setWaiter(waiter, of: number)
     }
 
-    /// Takes out every request and message, in the order of their IDs, and whether they had started. Nothing is written any
-    /// more: a frame may be half written.
-    package mutating func removeAll() -> [(waiter: Waiter, hasStarted: Bool)] {
-        let unstarted = outbound.firstUnstarted
-        let awaited = requests.removeAll(from: 0).map { ($0.id, $0.waiter, $0.position < unstarted) }
-        let written = messages.sorted.map { ($0.key, $0.value.waiter, $0.value.position < unstarted) }
-        messages.removeAll()
-        outbound.removeAll()
-        return (awaited + written).sorted { $0.0 < $1.0 }.map { (waiter: $0.1, hasStarted: $0.2) }
-    }
-
     // MARK: In
 
     /// A response has come: hands out whose it is.

@@ -1,0 +1,56 @@
+/// Values in the order of their keys, the least first. Values that come in order are inserted in constant time, others, and
+/// all that are taken out, in logarithmic time.
+struct Heap<Key: Comparable, Value> {
+    private var entries: [(key: Key, value: Value)] = []
+
+    var count: Int { entries.count }
+
+    /// The number of values for which there is memory.
+    var capacity: Int { entries.capacity }
+
+    var first: (key: Key, value: Value)? { entries.first }
+
+    mutating func insert(_ value: Value, key: Key) {
+        entries.append((key, value))
+        var child = entries.count - 1
+        while child > 0 {
+            let parent = (child &- 1) / 2
+            guard entries[child].key < entries[parent].key else { return }
+            entries.swapAt(child, parent)
+            child = parent
+        }
+    }
+
+    mutating func removeFirst() {
+        entries.swapAt(0, entries.count - 1)
+        entries.removeLast()
+        siftDown(0)
+    }
+
+    mutating func removeAll(where isMeant: (Key, Value) -> Bool) {
+        entries.removeAll { isMeant($0.key, $0.value) }
+        for parent in stride(from: entries.count / 2, through: 0, by: -1) { siftDown(parent) }
+    }
+
+    /// Gives memory back that was for many more values than there are.
+    mutating func giveBackMemory() {
+        guard entries.count < entries.capacity / 16, entries.capacity > 1024 else { return }
+        entries = entries.map { $0 }
+    }
+
+    private mutating func siftDown(_ start: Int) {
+        var parent = start
+        while true {
+            var least = parent
+            let left = 2 &* parent &+ 1
+            if left < entries.count, entries[left].key < entries[least].key { least = left }
+            let right = left &+ 1
+            if right < entries.count, entries[right].key < entries[least].key { least = right }
+            guard least != parent else { return }
+            entries.swapAt(least, parent)
+            parent = least
+        }
+    }
+}
+
+extension Heap: Sendable where Key: Sendable, Value: Sendable {}
