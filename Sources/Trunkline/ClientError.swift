@@ -45,33 +45,20 @@ public struct ClientError: Error, Sendable {
         public let cause: any Error
     }
 
+    struct Content: Sendable {
+        var code: Code
+        var fate: Fate
+        var message: String
+        var endpoint: Endpoint?
+        var attempts: [Attempt] = []
+        var response: Frame?
+        var cause: (any Error)?
+    }
+
     /// Boxed, so that a result is no larger for the errors it rarely holds.
     private final class Storage: Sendable {
-        let code: Code
-        let fate: Fate
-        let message: String
-        let endpoint: Endpoint?
-        let attempts: [Attempt]
-        let response: Frame?
-        let cause: (any Error)?
-
-        init(
-            code: Code,
-            fate: Fate,
-            message: String,
-            endpoint: Endpoint?,
-            attempts: [Attempt],
-            response: Frame?,
-            cause: (any Error)?
-        ) {
-            self.code = code
-            self.fate = fate
-            self.message = message
-            self.endpoint = endpoint
-            self.attempts = attempts
-            self.response = response
-            self.cause = cause
-        }
+        let content: Content
+        init(_ content: Content) { self.content = content }
     }
 
     private let storage: Storage
@@ -85,47 +72,37 @@ public struct ClientError: Error, Sendable {
         response: Frame? = nil,
         cause: (any Error)? = nil
     ) {
-        storage = Storage(
-            code: code,
-            fate: fate,
-            message: message.asMessage,
-            endpoint: endpoint,
-            attempts: attempts,
-            response: response,
-            cause: cause
-        )
+        var content = Content(code: code, fate: fate, message: message.asMessage, endpoint: endpoint)
+        (content.attempts, content.response, content.cause) = (attempts, response, cause)
+        storage = Storage(content)
     }
+
+    /// The same error but for what `change` changes.
+    func changed(_ change: (inout Content) -> Void) -> ClientError {
+        var content = storage.content
+        change(&content)
+        return ClientError(content)
+    }
+
+    private init(_ content: Content) { storage = Storage(content) }
 
     /// The same error with another fate.
-    func withFate(_ fate: Fate) -> ClientError { with(fate, response: response) }
-
-    /// The same error with another fate, or another response.
-    func with(_ fate: Fate? = nil, response: Frame?) -> ClientError {
-        ClientError(
-            code,
-            fate ?? self.fate,
-            message,
-            endpoint: endpoint,
-            attempts: attempts,
-            response: response,
-            cause: cause
-        )
-    }
+    func withFate(_ fate: Fate) -> ClientError { changed { $0.fate = fate } }
 
     /// Who failed, and how.
-    public var code: Code { storage.code }
+    public var code: Code { storage.content.code }
     /// What became of the request.
-    public var fate: Fate { storage.fate }
+    public var fate: Fate { storage.content.fate }
     /// What happened, for people: one line, in which control and format characters are escaped.
-    public var message: String { storage.message }
+    public var message: String { storage.content.message }
     /// The server it happened with; `nil` where there was none.
-    public var endpoint: Endpoint? { storage.endpoint }
+    public var endpoint: Endpoint? { storage.content.endpoint }
     /// The latest failed attempts to connect since the last link, oldest first, at most eight.
-    public var attempts: [Attempt] { storage.attempts }
+    public var attempts: [Attempt] { storage.content.attempts }
     /// The server's answer, with its status and body, when `code` is `rejected`.
-    public var response: Frame? { storage.response }
+    public var response: Frame? { storage.content.response }
     /// The error underneath: a `TransportError`, a `FrameError`, or one that your own code threw.
-    public var cause: (any Error)? { storage.cause }
+    public var cause: (any Error)? { storage.content.cause }
 }
 
 extension ClientError: CustomStringConvertible {

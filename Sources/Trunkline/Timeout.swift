@@ -44,14 +44,7 @@ public func withTimeout<Value: Sendable>(
             // The operation may still have succeeded: what it has done must not be lost.
             if let last = try await group.next(), let value = last { return value }
         } catch let error as ClientError where isExpired && error.code == .cancelled {
-            throw ClientError(
-                .timedOut,
-                error.fate,
-                expired,
-                endpoint: error.endpoint,
-                attempts: error.attempts,
-                cause: error.cause
-            )
+            throw error.changed { ($0.code, $0.message, $0.response) = (.timedOut, expired, nil) }
         } catch  where isExpired && !(error is ClientError) {
             throw ClientError(.timedOut, .unknown, expired, cause: error is CancellationError ? nil : error)
         }

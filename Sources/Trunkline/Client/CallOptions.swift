@@ -70,16 +70,10 @@ struct TrackedCall: Sendable {
     /// The error as its caller has to see it.
     func amended(_ error: ClientError) -> ClientError {
         guard attempt > 1 else { return error }
-        let fate = wasSent && error.fate == .notSent ? ClientError.Fate.unknown : error.fate
-        return ClientError(
-            error.code,
-            fate,
-            "\(error.message) (try \(attempt))",
-            endpoint: error.endpoint,
-            attempts: error.attempts,
-            response: error.response,
-            cause: error.cause
-        )
+        return error.changed { content in
+            if wasSent, error.fate == .notSent { content.fate = .unknown }
+            content.message += " (try \(attempt))"
+        }
     }
 }
 

@@ -60,6 +60,6 @@ extension ClientError {
         guard code == .rejected, var frame = response else { return self }
         if bodies.count + frame.body.count > maximumSize { frame.malformedReason = .illegalLength }
         frame.body = Bytes(Array((bodies + frame.body).prefix(maximumSize)))
-        return with(response: frame)
+        return changed { $0.response = frame }
     }
 }
