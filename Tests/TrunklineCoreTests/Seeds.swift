@@ -1,6 +1,4 @@
-import Foundation
-
 /// The seeds that a test of random lives tries: `count` of them, or more if `TRUNKLINE_SEEDS` says so.
 func seeds(_ count: UInt64) -> Range<UInt64> {
-    0..<max(count, ProcessInfo.processInfo.environment["TRUNKLINE_SEEDS"].flatMap(UInt64.init) ?? 0)
+    0..<max(count, TestEnvironment.seeds ?? 0)
 }

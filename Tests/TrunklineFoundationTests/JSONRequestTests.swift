@@ -4,6 +4,7 @@ import Trunkline
 import TrunklineFoundation
 import TrunklineTesting
 
+@Suite(.tags(.realThreads))
 struct JSONRequestTests {
     struct Question: Codable, Sendable { var userName: String }
     struct Answer: Codable, Sendable, Equatable { var lines: [Line] }

@@ -35,7 +35,7 @@ enum Memcached {
     }
 }
 
-@Suite(.enabled(if: ServerProcess.isAvailable("memcached"), "memcached is not installed"))
+@Suite(.tags(.realThreads), .enabled(if: ServerProcess.isAvailable("memcached"), "memcached is not installed"))
 struct MemcachedTests {
     /// The value of key number `index`: its size and bytes follow from the number alone.
     static func value(_ index: Int) -> [UInt8] {

@@ -96,9 +96,9 @@ final class NetworkNamespace {
 
     /// Whether namespaces can be made here; if not, the reason is printed.
     ///
-    /// With `TRUNKLINE_REQUIRE_SERVERS` set, which the project's own check does, it is not asked.
+    /// With `TRUNKLINE_REQUIRE_SERVERS`, which the project's own check does, it is not asked.
     static let isAvailable: Bool = {
-        if ProcessInfo.processInfo.environment["TRUNKLINE_REQUIRE_SERVERS"] != nil { return true }
+        if TestEnvironment.requiresServers { return true }
         guard getuid() == 0 else {
             print("Skipped: network namespaces need root.")
             return false

@@ -14,7 +14,7 @@ final class ServerProcess {
 
     /// Where `program` is installed; `nil`, with a printed reason, when it is not.
     ///
-    /// With `TRUNKLINE_REQUIRE_SERVERS` set, which the project's own check does, a missing server is not skipped.
+    /// With `TRUNKLINE_REQUIRE_SERVERS`, which the project's own check does, a missing server is not skipped.
     static func find(_ program: String) -> String? {
         let path = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/opt/homebrew/bin"]
             .map { "\($0)/\(program)" }
@@ -24,7 +24,7 @@ final class ServerProcess {
     }
 
     static func isAvailable(_ program: String) -> Bool {
-        find(program) != nil || ProcessInfo.processInfo.environment["TRUNKLINE_REQUIRE_SERVERS"] != nil
+        find(program) != nil || TestEnvironment.requiresServers
     }
 
     struct NotStarted: Error, CustomStringConvertible {

@@ -3,7 +3,7 @@ import Testing
 import Trunkline
 
 /// The dissector that a layout prints, run by tshark over a capture that is written by hand.
-@Suite(.serialized, .enabled(if: ServerProcess.isAvailable("tshark"), "tshark is not installed"))
+@Suite(.tags(.realThreads), .serialized, .enabled(if: ServerProcess.isAvailable("tshark"), "tshark is not installed"))
 struct WiresharkTests {
     private static let layout = FrameLayout {
         Field.constant(request: [0xca, 0xfe], response: [0xbe, 0xef])

@@ -1,11 +1,11 @@
-import Foundation
 import Testing
 
 @testable import Trunkline
 
 /// A server that accepts 2,000 connections per second restarts, and its 100,000 clients come back.
 ///
-/// A debug build takes a fifth of both, which gives the same curves, unless `TRUNKLINE_HERD` names a number of clients.
+/// A debug build takes a fifth of both, which gives the same curves, unless `TRUNKLINE_STRESS_CLIENTS` names a number of
+/// clients.
 @Suite(.timeLimit(.minutes(5)))
 struct ThunderingHerdTests {
     /// What the default would be without jitter.
@@ -22,7 +22,7 @@ struct ThunderingHerdTests {
             let standard = 100_000
         #endif
         var herd = Herd()
-        herd.count = ProcessInfo.processInfo.environment["TRUNKLINE_HERD"].flatMap { Int($0) } ?? standard
+        herd.count = TestEnvironment.stressClients ?? standard
         // Fifty seconds' work for the server, and two seconds of it may wait.
         herd.capacity = max(1, herd.count / 50)
         herd.backlog = herd.capacity * 2

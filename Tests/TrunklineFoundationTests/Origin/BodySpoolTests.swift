@@ -9,7 +9,7 @@ import Trunkline
 #endif
 
 /// Bodies between a writer that cannot be held up and a reader that is slow.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct BodySpoolTests {
     @Test func whatIsReadAtOnceStaysInMemory() async throws {
         let spool = BodySpool(memory: 100, limit: 0)

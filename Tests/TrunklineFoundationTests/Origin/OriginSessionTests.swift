@@ -10,7 +10,7 @@ import TrunklineTesting
 #endif
 
 /// Requests to origins, on real sockets.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct OriginSessionTests {
     private func get(_ url: URL, in session: OriginSession, timeout: Duration = .seconds(30)) -> OriginTransfer {
         session.begin(URLRequest(url: url), body: .none, timeout: timeout)

@@ -10,7 +10,7 @@ import TrunklineTesting
 #endif
 
 /// What happens to a request between its beginning and its end: it is given up, repeated, or outlives its session.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct OriginTransferTests {
     private func request(_ url: URL, _ method: String = "GET") -> URLRequest {
         var request = URLRequest(url: url)

@@ -9,7 +9,7 @@ import TrunklineTesting
 #endif
 
 /// Which way requests go when the link is down, slow, or lost.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct FallbackTests {
     /// So long that no test sees its end.
     private static let never = HTTPTunnel.Policy.preferLink(hedgeAfter: .seconds(3600))

@@ -10,7 +10,7 @@ import TrunklineFoundation
 #endif
 
 /// How much a gateway does at once, and for one request.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct GatewayLimitTests {
     @Test func limitsHold() async throws {
         let options = HTTPGateway.Options { options in
@@ -164,7 +164,7 @@ struct GatewayLimitTests {
 }
 
 /// A gateway whose name server does not answer.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct GatewayLookupTests {
     /// Begins a gateway to `http://name.test`, whose resolver waits for the end of `body`.
     private nonisolated(nonsending) func withSlowNames(

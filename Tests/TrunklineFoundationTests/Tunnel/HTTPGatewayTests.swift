@@ -10,7 +10,7 @@ import TrunklineFoundation
 #endif
 
 /// What a gateway refuses, and how it says so.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct HTTPGatewayTests {
     private func ask(_ setup: Tunnelled, _ message: String) async throws -> HTTP1Response {
         let text = message.replacingOccurrences(of: "ORIGIN", with: setup.origin.root)

@@ -9,7 +9,7 @@ import TrunklineTesting
 #endif
 
 /// HTTP over a link, through a gateway, to an origin: requests and their answers.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct HTTPTunnelTests {
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
     func anAnswerComesWithItsFields(policy: HTTPTunnel.Policy) async throws {

@@ -9,7 +9,7 @@ import TrunklineTesting
 #endif
 
 /// The gateway dies with hundreds of requests under way, and comes back.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct OutageTests {
     private static let reads = 500
     private static let writes = 200

@@ -9,7 +9,7 @@ import TrunklineTesting
 #endif
 
 /// Bodies over a link, in both directions.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct TunnelBodyTests {
     @Test(arguments: [0, 1, 16_383, 16_384, 65_536, 65_537, 5_000_000])
     func contentOfEverySizeComesWhole(count: Int) async throws {

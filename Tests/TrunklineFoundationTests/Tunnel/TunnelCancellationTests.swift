@@ -9,7 +9,7 @@ import TrunklineTesting
 #endif
 
 /// Requests that are given up, by their task or by whoever reads or feeds them.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct TunnelCancellationTests {
     @Test(arguments: ["/head", "/body", "/upload"])
     func cancellingReachesTheOrigin(path: String) async throws {

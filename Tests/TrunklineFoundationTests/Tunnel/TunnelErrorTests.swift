@@ -9,7 +9,7 @@ import TrunklineTesting
 #endif
 
 /// What a `URLSession` would refuse or fail with.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct TunnelErrorTests {
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
     func whatCannotBeAskedIsRefused(policy: HTTPTunnel.Policy) async throws {

@@ -9,7 +9,7 @@ import TrunklineTesting
 #endif
 
 /// Requests and responses that two readers could take for different ones: the client sends none and believes none.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct TunnelInjectionTests {
     private static let injections = [
         "a\r\nY: b", "a\nY: b", "a\rY: b", "a\u{0}b", "a\r\n\r\nGET /evil HTTP/1.1\r\n", "\u{7F}", "\u{1}",

@@ -10,7 +10,7 @@ import TrunklineTesting
 #endif
 
 /// Answers that are longer than a process can hold, and what errors say of URLs.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct TunnelLimitTests {
     private static let options = HTTPTunnel.Options { $0.maximumBodySize = 100_000 }
 

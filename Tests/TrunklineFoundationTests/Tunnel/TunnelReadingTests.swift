@@ -9,7 +9,7 @@ import TrunklineTesting
 #endif
 
 /// Those who read the body of an answer: several at once, or one that gives it up.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct TunnelReadingTests {
     /// Whoever came too late for the last piece was told that the connection is lost.
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])

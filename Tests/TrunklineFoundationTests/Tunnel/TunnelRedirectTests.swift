@@ -9,7 +9,7 @@ import TrunklineTesting
 #endif
 
 /// Where answers lead, and what goes along: redirects, credentials, cookies.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct TunnelRedirectTests {
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
     func redirectsAreFollowed(policy: HTTPTunnel.Policy) async throws {

@@ -9,7 +9,7 @@ import TrunklineTesting
 #endif
 
 /// A plain `URLSession`, by way of a tunnel and without: the same answers.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct TunnelURLProtocolTests {
     private func fetch(_ request: URLRequest, in session: URLSession) async throws -> (Data, HTTPURLResponse) {
         let (data, response) = try await session.data(for: request)

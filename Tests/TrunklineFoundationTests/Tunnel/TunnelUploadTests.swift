@@ -9,7 +9,7 @@ import TrunklineTesting
 #endif
 
 /// Uploads whose source, link or gateway does not go on.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct TunnelUploadTests {
     /// What a stream waits at.
     private final class Gate: Sendable {

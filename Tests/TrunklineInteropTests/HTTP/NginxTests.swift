@@ -4,6 +4,7 @@ import Trunkline
 
 /// HTTP/1.1 with a server that half the world uses.
 @Suite(
+    .tags(.realThreads),
     .serialized,
     .timeLimit(.minutes(3)),
     .enabled(if: ServerProcess.isAvailable("nginx"), "nginx is not installed")

@@ -9,6 +9,7 @@ import TrunklineTesting
 #endif
 
 /// The same calls to servers that nobody here wrote, by three ways: status, body and fields are the same, and so are errors.
+@Suite(.tags(.realThreads))
 enum ThreeWaysTests {
     private static let moves = [301, 302, 303, 307, 308]
 

@@ -10,6 +10,7 @@ import TrunklineTesting
 
 /// HTTP over a link to a gateway in front of nginx.
 @Suite(
+    .tags(.realThreads),
     .serialized,
     .timeLimit(.minutes(5)),
     .enabled(if: ServerProcess.isAvailable("nginx"), "nginx is not installed")
@@ -68,7 +69,7 @@ struct TunnelNginxTests {
     }
 
     /// All of it is at the gateway long before the reader has it.
-    @Test(.enabled(if: isAlone, "it wants the machine for itself, and TRUNKLINE_ALONE set"))
+    @Test(.enabled(if: isAlone, "it measures memory, and needs TRUNKLINE_ALONE=1"))
     func aGibibyteTakesLittleMemory() async throws {
         await Self.aside {
             await #expect(processExitsWith: .success) {
@@ -78,7 +79,7 @@ struct TunnelNginxTests {
     }
 
     /// Neither the gateway nor the tunnel holds what the reader has not asked for.
-    @Test(.enabled(if: isAlone, "it wants the machine for itself, and TRUNKLINE_ALONE set"))
+    @Test(.enabled(if: isAlone, "it measures memory, and needs TRUNKLINE_ALONE=1"))
     func aReaderThatIsSlowAllTheTimeTakesLittleMemory() async throws {
         await Self.aside {
             await #expect(processExitsWith: .success) {
@@ -89,7 +90,7 @@ struct TunnelNginxTests {
         }
     }
 
-    private static let isAlone = resident != nil && ProcessInfo.processInfo.environment["TRUNKLINE_ALONE"] != nil
+    private static let isAlone = resident != nil && TestEnvironment.isAlone
 
     /// Runs `body` on a thread of its own: a test in another process keeps its thread until that ends, and the pool has no
     /// more than the machine has processors.

@@ -3,7 +3,12 @@ import Testing
 import Trunkline
 
 /// mosquitto, spoken to as in the tutorial: handshake, subscriptions, both qualities of service, keep alive.
-@Suite(.serialized, .timeLimit(.minutes(10)), .enabled(if: Broker.isAvailable, "mosquitto is not installed"))
+@Suite(
+    .tags(.realThreads),
+    .serialized,
+    .timeLimit(.minutes(10)),
+    .enabled(if: Broker.isAvailable, "mosquitto is not installed")
+)
 struct MosquittoTests {
     /// Options that are quick to come back, and patient with a broker on a machine that has much else to do.
     private func options(

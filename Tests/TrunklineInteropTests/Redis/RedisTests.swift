@@ -55,7 +55,11 @@ struct RedisServer {
 }
 
 /// One after the other: what each needs is the whole processor.
-@Suite(.serialized, .enabled(if: ServerProcess.isAvailable("redis-server"), "redis-server is not installed"))
+@Suite(
+    .tags(.realThreads),
+    .serialized,
+    .enabled(if: ServerProcess.isAvailable("redis-server"), "redis-server is not installed")
+)
 struct RedisTests {
     // MARK: Pipelining
 

@@ -43,7 +43,7 @@ final class OpenSSLServer {
     }
 }
 
-@Suite(.serialized, .enabled(if: ServerProcess.isAvailable("openssl"), "openssl is not installed"))
+@Suite(.tags(.realThreads), .serialized, .enabled(if: ServerProcess.isAvailable("openssl"), "openssl is not installed"))
 struct OpenSSLServerTests {
     private func run(
         _ arguments: [String],

@@ -4,7 +4,11 @@ import Trunkline
 import TrunklineTesting
 
 /// Servers that speak TLS themselves, or have somebody in front of them who does.
-@Suite(.serialized, .enabled(if: ServerProcess.isAvailable("redis-server"), "redis-server is not installed"))
+@Suite(
+    .tags(.realThreads),
+    .serialized,
+    .enabled(if: ServerProcess.isAvailable("redis-server"), "redis-server is not installed")
+)
 struct SecuredRedisTests {
     @Test(.timeLimit(.minutes(5)))
     func twentyThousandCommandsOverMutualTLSAndAKilledLink() async throws {
@@ -68,6 +72,7 @@ struct SecuredRedisTests {
 }
 
 @Suite(
+    .tags(.realThreads),
     .serialized,
     .enabled(
         if: ServerProcess.isAvailable("memcached") && ServerProcess.isAvailable("stunnel4"),

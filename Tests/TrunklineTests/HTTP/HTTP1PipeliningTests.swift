@@ -3,7 +3,7 @@ import Trunkline
 import TrunklineTesting
 
 /// What follows what on a link of HTTP/1.1, with real sockets.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct HTTP1PipeliningTests {
     private static let codec = HTTP1Codec(host: "h")
 

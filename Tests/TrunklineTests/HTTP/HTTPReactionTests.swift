@@ -4,6 +4,7 @@ import TrunklineTesting
 
 /// A test server's reactions, which know nothing of HTTP, make responses that a client understands. They were no messages, so
 /// nothing was sent and the client waited until its time was over.
+@Suite(.tags(.realThreads))
 struct HTTPReactionTests {
     private func with(
         rejecting rejected: ClosedRange<Int>? = nil,

@@ -13,7 +13,7 @@ import TrunklineTesting
 #endif
 
 /// A loop whose system has run out of something.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.tags(.realThreads), .timeLimit(.minutes(1)))
 struct ReadinessTests {
     /// An actor on a loop of its own, which has one listener or one socket.
     private actor Owner: TransportHandler, ListenerHandler {

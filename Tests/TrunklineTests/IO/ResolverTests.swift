@@ -3,7 +3,7 @@ import Testing
 import Trunkline
 
 /// The resolver of real names: its threads, its queue, and who is told.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct ResolverTests {
     /// What a resolver is asked, and a gate that its answers wait at.
     private final class Names: Sendable {

@@ -2,7 +2,7 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-@Suite(.enabled(if: CryptoLibrary.system != nil, "libcrypto is not installed"))
+@Suite(.tags(.realThreads), .enabled(if: CryptoLibrary.system != nil, "libcrypto is not installed"))
 struct ExtendedLayoutTests {
     /// Type 0x402, version 1, serial 0x401, content type JSON, SHA-256 of the body, length 8, the body.
     private static let request = hex(

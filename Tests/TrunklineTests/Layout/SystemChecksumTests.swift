@@ -22,7 +22,7 @@ struct CRC32CTests {
     }
 }
 
-@Suite(.enabled(if: CryptoLibrary.system != nil, "libcrypto is not installed"))
+@Suite(.tags(.realThreads), .enabled(if: CryptoLibrary.system != nil, "libcrypto is not installed"))
 struct DigestTests {
     private func layout(_ checksum: Checksum, over scope: Checksum.Scope = .body) throws -> FrameLayout {
         try FrameLayout(validating: [

@@ -3,7 +3,7 @@ import Trunkline
 import TrunklineTesting
 
 /// What a test makes the server do, and learns from it.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct LoopbackServerTests {
     // MARK: Pushes and scripts
 
@@ -235,8 +235,8 @@ private func reasonOfFailure(
     }
 }
 
-@Suite(.timeLimit(.minutes(5)))
-struct LoopbackLettingGoTests {
+@Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
+struct LoopbackServerDeallocationTests {
     /// The last reference to a server died while the loop emptied its list of work: the listener's `deinit` came back to
     /// the loop, whose state was being changed, and the exclusivity check stopped the program.
     @Test func serversAndClientsThatAreLetGoCloseTheirSockets() async throws {

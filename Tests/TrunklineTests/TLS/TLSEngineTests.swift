@@ -5,7 +5,7 @@ import TrunklineTesting
 @testable import Trunkline
 
 /// The engine without any socket.
-@Suite struct TLSEngineTests {
+@Suite(.tags(.realThreads)) struct TLSEngineTests {
     /// A client's engine and a server's, joined by hand.
     private final class Pair {
         let client, server: OpenSSLEngine

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Selects test suites by tag, which `swift test --filter` cannot.
+
+    suites.py targets realThreads          the test targets that have suites with the tag
+    suites.py filter realThreads TARGET    a regular expression for --filter: the suites of a target with the tag
+    suites.py check                        fails if a suite that uses real sockets or threads does not have the tag
+
+A suite is a type at the top level of a file that contains tests, itself or in an extension. Its tags apply to the suites
+within it.
+"""
+import pathlib
+import re
+import sys
+
+tests = pathlib.Path(__file__).resolve().parent.parent / "Tests"
+declaration = re.compile(r"^(?:@(?!testable)|(?:\w+ )*(?:struct|class|actor|enum|extension) )")
+name_of = re.compile(r"\b(?:struct|class|actor|enum|extension) (\w+)")
+
+# Awaits that concern no other thread of this process.
+harmless = re.compile(r"await #expect\(\s*processExitsWith|await Task\.yield\(\)")
+# A test that awaits does so for another thread, unless all is simulated. Others start threads or open sockets themselves.
+real = re.compile(r"\bawait\b|\bThread\b|\bDispatch\w+|\bpthread_|\bEventLoops\b|\bRawListener\b|\bsocket(?:pair)?\(")
+# What has no place in a simulation.
+outside = re.compile(r"\b(?:Thread|EventLoops|RawListener|with(?:Loopback)?Server\w*)\b|\bLoopbackServer\.start\(|\bDispatch\w+")
+
+
+class Suite:
+    def __init__(self):
+        self.attributes, self.body, self.files = "", "", set()
+
+    def has(self, trait):
+        return re.search(rf"[(, ]\.(?:tags\([^)]*\.)?{trait}\b", self.attributes) is not None
+
+
+def suites(target):
+    found = {}
+    for file in sorted(target.rglob("*.swift")):
+        head, name = "", None
+        for line in file.read_text().splitlines():
+            line = re.sub(r"(^|\s)//.*", "", line)
+            if name is None:
+                # A declaration begins at the margin, with its attributes; it ends with a brace at the margin.
+                head = head + line + "\n" if head or declaration.match(line) else ""
+                match = name_of.search(head)
+                if not match:
+                    if head and not head.startswith("@"):
+                        head = ""
+                    continue
+                name = match[1]
+                suite = found.setdefault(name, Suite())
+                suite.attributes += head[: match.start()]
+                suite.files.add(file)
+                line = head[match.end() :]
+                head = ""
+                if line.rstrip().endswith("}"):
+                    name = None
+            elif line.startswith("}"):
+                name = None
+            suite.body += line + "\n"
+    return {name: suite for name, suite in found.items() if "@Test" in suite.body or suite.attributes.startswith("@Suite")}
+
+
+def targets():
+    return sorted(path for path in tests.iterdir() if path.name.endswith("Tests"))
+
+
+def tagged(target, tag):
+    return sorted(name for name, suite in suites(target).items() if suite.has(tag))
+
+
+def check():
+    problems = []
+    for target in targets():
+        for name, suite in sorted(suites(target).items()):
+            if suite.has("realThreads"):
+                continue
+            isSimulated = suite.has("simulated")
+            match = (outside if isSimulated else real).search(harmless.sub("", suite.body))
+            if match:
+                files = ", ".join(sorted(str(file.relative_to(tests)) for file in suite.files))
+                lack = ".tags(.realThreads)" if isSimulated else ".simulated or .tags(.realThreads)"
+                problems.append(f"{files}: {name} has `{match[0]}`, so it needs {lack}")
+    return problems
+
+
+match sys.argv[1:]:
+    case ["targets", tag]:
+        print(*(target.name for target in targets() if tagged(target, tag)), sep="\n")
+    case ["filter", tag, target]:
+        print(rf"^{target}\.({'|'.join(tagged(tests / target, tag))})/")
+    case ["check"]:
+        problems = check()
+        sys.exit("\n".join(problems) or 0)
+    case _:
+        sys.exit(__doc__)

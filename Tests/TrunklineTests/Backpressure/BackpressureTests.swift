@@ -1,0 +1,173 @@
+import Testing
+import TrunklineTesting
+
+@testable import Trunkline
+
+/// Links whose frames nobody takes, because the buffer of a subscriber or of a streamed reply is full.
+@Suite(.simulated, .timeLimit(.minutes(5)))
+struct BackpressureTests {
+    /// "flood" makes so many pushes of 1000 bytes come; everything else is echoed.
+    private static func handler(_ count: Int) -> LoopbackServer.Handler {
+        { request in
+            guard request.body == "flood" else { return request.body == "last" ? .sequence([.echo, .close]) : .echo }
+            return .sequence(
+                (0..<count).map {
+                    .push(Frame(.push, type: 2, body: filled(1000, with: UInt8(truncatingIfNeeded: $0))))
+                }
+            )
+        }
+    }
+
+    /// A client whose subscriber reads nothing after the second of `count` pushes.
+    private func simulateFull(
+        _ count: Int,
+        _ change: (inout ClientOptions) -> Void = { _ in },
+        _ body: @escaping @Sendable (SimulatedService, Client, PushStream) async throws -> Void
+    ) throws {
+        let options = ClientOptions(change)
+        try simulate(options: options, handler: Self.handler(count)) { service, client in
+            let pushes = client.pushes(buffering: PushBuffering(maximumCount: 2, overflow: .suspendReading))
+            try await client.post(ask("flood"))
+            try await service.pass(.seconds(1))
+            #expect(await client.connection.isPaused)
+            try await body(service, client, pushes)
+        }
+    }
+
+    /// They were not even read.
+    @Test func theServersPingsAreAnsweredWhileASubscriberReadsNothing() throws {
+        try simulateFull(20) { service, client, pushes in
+            for _ in 0..<5 {
+                try await service.server.ping()
+                try await service.pass(.seconds(20))
+            }
+            #expect(await service.server.journal.pongCount == 5)
+            #expect(await client.statistics.connection.links == 1)
+            var numbers: [UInt8] = []
+            for await frame in pushes.messages.prefix(20) { numbers.append(frame.body.first ?? 255) }
+            #expect(numbers == Array(0..<20))
+        }
+    }
+
+    @Test func theServersPingsAreAnsweredWhileAReplyIsNotRead() throws {
+        let handler: LoopbackServer.Handler = { _ in .parts(numbers(50), every: .milliseconds(10)) }
+        try simulate(speaking: PartsCodec.standard, handler: handler) { service, client in
+            let stream = client.stream(ask("x"), buffering: ReplyBuffering(maximumCount: 2))
+            try await service.pass(.seconds(2))
+            #expect(await client.connection.isPaused)
+            try await service.server.ping()
+            try await service.pass(.seconds(1))
+            #expect(await service.server.journal.pongCount == 1)
+            #expect(await words(of: stream) == numbers(50).map { "+" + String($0) } + ["x"])
+        }
+    }
+
+    /// It was kept for as long as nobody read.
+    @Test func aDeadLinkIsNoticedWhileASubscriberReadsNothing() throws {
+        try simulateFull(20) { service, client, pushes in
+            try await service.pass(.seconds(100))
+            #expect(await client.statistics.connection.disconnects.isEmpty)
+            service.network.halfOpen("db")
+            try await service.pass(.seconds(41))
+            #expect(await client.statistics.connection.disconnects == [.halfOpen: 1])
+            var (count, isReconnected) = (0, false)
+            for await push in pushes {
+                if case .message = push { count += 1 }
+                if case .reconnected = push { isReconnected = true }
+                if isReconnected { break }
+            }
+            #expect(count == 20)
+        }
+    }
+
+    @Test func aResponseThatIsHeldIsNotLostWithTheLink() throws {
+        try simulateFull(20) { service, client, pushes in
+            let handle = client.start(ask("last"), timeout: .seconds(60))
+            try await service.pass(.seconds(2))
+            try await expectBody("last", of: handle)
+            #expect(await client.statistics.connection.disconnects == [.closedByServer: 1])
+            withExtendedLifetime(pushes) {}
+        }
+    }
+
+    @Test func repliesWaitBehindWhatIsHeld() throws {
+        try simulateFull(20) { service, client, pushes in
+            let handle = client.start(ask("a"), timeout: .seconds(60))
+            try await service.pass(.seconds(30))
+            #expect(handle.state == .written)
+            for await _ in pushes.messages.prefix(20) {}
+            try await expectBody("a", of: handle)
+        }
+    }
+
+    /// Time that requests spend behind what is held is not the server's.
+    @Test func requestsThatTimeOutMeanwhileAreNoReasonToLeaveTheLink() throws {
+        try simulateFull(20, { $0.liveness.heartbeat = .none }) { service, client, pushes in
+            for _ in 0..<60 { _ = client.start(ask("a"), timeout: .seconds(1)) }
+            for _ in 0..<20 { _ = try? await client.send(ask("a"), timeout: .seconds(1)) }
+            #expect(await client.statistics.connection.disconnects.isEmpty)
+            for await _ in pushes.messages.prefix(20) {}
+            try await expectEcho("b", by: client)
+            #expect(await client.statistics.connection.links == 1)
+        }
+    }
+
+    /// The standard layout; a response that says "bye" is the last one of its link.
+    private struct ByeCodec: FrameCodec {
+        var base = FrameLayout.standard
+        var matching: ResponseMatching { base.matching }
+        mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+            var frame = try base.decode(&input)
+            if frame?.kind == .response, frame?.body == "bye" { frame?.endsLink = true }
+            return frame
+        }
+        mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+            try base.encode(frame, into: &output)
+        }
+        func serverSide() -> any FrameCodec { base.serverSide() }
+    }
+
+    /// What is held when a link breaks is taken first, and may itself end the link.
+    @Test func whatIsHeldMayEndTheLinkThatBreaks() throws {
+        let handler: LoopbackServer.Handler = { $0.body == "lost" ? .noReply : Self.handler(20)($0) }
+        try simulate(speaking: ByeCodec(), handler: handler) { service, client in
+            let pushes = client.pushes(buffering: PushBuffering(maximumCount: 2, overflow: .suspendReading))
+            try await client.post(ask("flood"))
+            try await service.pass(.seconds(1))
+            #expect(await client.connection.isPaused)
+            let (lost, bye) = (client.start(ask("lost")), client.start(ask("bye")))
+            try await service.pass(.seconds(1))
+            service.network.reset("db")
+            try await service.pass(.seconds(1))
+            try await expectBody("bye", of: bye)
+            #expect(await failure(of: lost)?.fate == .unknown)
+            #expect(await client.statistics.pending == 0)
+            withExtendedLifetime(pushes) {}
+        }
+    }
+
+    // MARK: When enough is held
+
+    @Test(arguments: [0, 10_000])
+    func aResetIsNoticedAlthoughNothingIsRead(_ maximumHeld: Int) throws {
+        try simulateFull(600, { $0.inbound.maximumHeld = maximumHeld }) { service, client, pushes in
+            #expect(await service.server.journal.bytesSent < 600_000)
+            try await service.pass(.seconds(100))
+            service.network.reset("db")
+            try await service.pass(.seconds(31))
+            #expect(await client.statistics.connection.disconnects == [.reset: 1])
+            #expect(await client.statistics.connection.links == 2)
+            withExtendedLifetime(pushes) {}
+        }
+    }
+
+    @Test func aLinkThatIsNotReadIsNotGivenUpForItsSilence() throws {
+        try simulateFull(600, { $0.inbound.maximumHeld = 10_000 }) { service, client, pushes in
+            try await service.pass(.seconds(3600))
+            #expect(await client.statistics.connection.disconnects.isEmpty)
+            var numbers: [UInt8] = []
+            for await frame in pushes.messages.prefix(600) { numbers.append(frame.body.first ?? 255) }
+            #expect(numbers == (0..<600).map { UInt8(truncatingIfNeeded: $0) })
+        }
+    }
+}

@@ -1,0 +1,74 @@
+import Testing
+import TrunklineTesting
+
+@testable import Trunkline
+
+/// Cached responses and coalesced requests over real TCP, with callers on real threads.
+@Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
+struct CacheLoopbackTests {
+    @Test(arguments: Mechanism.allCases)
+    func manyCallersAreOneRequest(_ mechanism: Mechanism) async throws {
+        let count = 500
+        try await withServerAndClient(by: mechanism, handler: { _ in .outOfOrder(window: 1000) }) { server, client in
+            let ends = try await withThrowingTaskGroup(of: String.self) { group in
+                for _ in 0..<count { group.addTask { await client.text("a", .for(.seconds(3600))) } }
+                while await client.statistics.cache.shares < count - 1 { await moment() }
+                try await server.waitForRequests(1, within: patience)
+                await server.releaseHeld()
+                return try await group.reduce(into: [:]) { $0[$1, default: 0] += 1 }
+            }
+            #expect(ends == ["a": count])
+            #expect(await client.text("a", .for(.seconds(3600))) == "a")
+            #expect(await server.journal.requestCount == 1)
+            #expect(await client.statistics.cache.hits == 1)
+        }
+    }
+
+    @Test(arguments: Mechanism.allCases)
+    func theCancelFrameGoesOutWithTheLastOneWhoLeaves(_ mechanism: Mechanism) async throws {
+        try await withServerAndClient(by: mechanism, handler: { $0.body == "a" ? .noReply : .echo }) { server, client in
+            let calls = (0..<10).map { _ in Task { await client.text("a", .for(.seconds(60)), timeout: .seconds(600)) }
+            }
+            while await client.statistics.cache.shares < calls.count - 1 { await moment() }
+            try await server.waitForRequests(1, within: patience)
+            for call in calls.dropLast() {
+                call.cancel()
+                #expect(await call.value == "cancelled unknown")
+            }
+            // What was said before this request has come before it.
+            try await expectEcho("b", by: client)
+            #expect(await server.journal.cancelCount == 0)
+            calls.last?.cancel()
+            #expect(await calls.last?.value == "cancelled unknown")
+            try await server.waitForCancel(within: patience)
+            try await expectEcho("b", by: client)
+            #expect(await server.journal.cancelCount == 1)
+        }
+    }
+
+    /// Clients that are let go without a word, with responses in their caches and exchanges that were left.
+    @Test func aClientThatIsLetGoTakesItsCacheWithIt() async throws {
+        try await withLoopbackServer(speaking: .standard, handler: { $0.body == "silence" ? .noReply : .echo }) {
+            server in
+            var clients: [Weak<Client>] = []
+            var caches: [Weak<ResponseCache>] = []
+            for number in 0..<20 {
+                let loops = Mechanism.allCases[number % 2].loops
+                let endpoint = server.endpoint
+                let client = Client(to: endpoint, speaking: .standard, options: quickOptions(), on: loops)
+                clients.append(Weak(client))
+                caches.append(Weak(client.responseCache))
+                #expect(await client.text("a", .for(.seconds(60))) == "a")
+                #expect(
+                    await client.text("silence", .for(.seconds(60)), timeout: .milliseconds(2)).hasPrefix("timedOut")
+                )
+                let call = Task { await client.text("silence", .for(.seconds(60))) }
+                call.cancel()
+                #expect(await call.value.hasPrefix("cancelled"))
+            }
+            while clients.contains(where: { $0.object != nil }) { await moment() }
+            while caches.contains(where: { $0.object != nil }) { await moment() }
+            try await server.waitForConnections(0, within: patience)
+        }
+    }
+}

@@ -1,0 +1,247 @@
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// Cached responses in virtual time: each policy, and what is kept.
+@Suite(.simulated, .timeLimit(.minutes(5)))
+struct CacheTests {
+    private let generations = Generations()
+
+    @Test func aResponseIsReturnedWhileItIsYoungEnough() throws {
+        try simulate(handler: generations.reply) { service, client in
+            #expect(await client.text("a", .for(.seconds(60))) == "a 1")
+            try await service.pass(.seconds(59))
+            #expect(await client.text("a", .for(.seconds(60))) == "a 1")
+            // The one who asks says how old it may be. A hit makes nothing younger.
+            #expect(await client.text("b", .for(.seconds(60))) == "b 2")
+            try await service.pass(.seconds(2))
+            #expect(await client.text("a", .for(.seconds(120))) == "a 1")
+            #expect(await client.text("a", .for(.seconds(60))) == "a 3")
+            #expect(await client.text("a", .for(.seconds(60))) == "a 3")
+            #expect(await client.text("a", .for(.zero)) == "a 4")
+            #expect(await client.text("a", .for(.seconds(-1))) == "a 5")
+            let statistics = await client.statistics
+            #expect(statistics.cache.hits == 3)
+            #expect(statistics.cache.misses == 5)
+            #expect(statistics.cache.shares == 0)
+            #expect(statistics.cache.count == 2)
+            #expect(statistics.requests == 5)
+        }
+    }
+
+    @Test func aReloadAsksAndKeepsWhatItGets() throws {
+        try simulate(handler: generations.reply) { service, client in
+            #expect(await client.text("a", .for(.seconds(60))) == "a 1")
+            #expect(await client.text("a", .reloadIgnoringCache) == "a 2")
+            #expect(await client.text("a", .for(.seconds(60))) == "a 2")
+        }
+    }
+
+    @Test func returnCacheElseFailNeverAsks() throws {
+        try simulate(handler: generations.reply) { service, client in
+            let error = await client.result("a", .returnCacheElseFail).error
+            #expect(error?.code == .notCached)
+            #expect(error?.fate == .notSent)
+            #expect(await service.server.totalConnections == 0)  // not even a link is asked for
+            #expect(await client.text("a", .for(.seconds(1))) == "a 1")
+            try await service.pass(.seconds(50_000))
+            #expect(await client.text("a", .returnCacheElseFail) == "a 1")
+            #expect(await service.server.journal.requestCount == 1)
+            let statistics = await client.statistics.cache
+            #expect(statistics.hits == 1)
+            #expect(statistics.misses == 2)
+        }
+    }
+
+    @Test func aStaleResponseIsReturnedWhenTheServerCannotBeReached() throws {
+        let options = ClientOptions { $0.requests.timeout = .seconds(5) }
+        try simulate(options: options, handler: generations.reply) { service, client in
+            #expect(await client.text("a", .staleIfUnavailable) == "a 1")
+            #expect(await client.text("a", .staleIfUnavailable) == "a 2")
+            #expect(await client.text("a", .staleIfUnavailable(freshFor: .seconds(60))) == "a 2")
+            try await service.pass(.seconds(100))
+            service.network.refuseConnections(to: "db")
+            await service.server.disconnectAll()
+            try await service.pass(.milliseconds(10))
+            let began = service.now
+            // Without a link, time runs out.
+            #expect(await client.text("a", .staleIfUnavailable) == "a 2")
+            #expect(service.now - began == .seconds(5))
+            #expect(await client.text("a", .staleIfUnavailable, waitsForReady: false) == "a 2")
+            #expect(service.now - began == .seconds(5))
+            // Others are told why.
+            #expect(await client.text("a", .for(.seconds(60)), waitsForReady: false) == "unavailable notSent")
+            #expect(await client.text("b", .staleIfUnavailable, waitsForReady: false) == "unavailable notSent")
+            let limited = CachePolicy.staleIfUnavailable(freshFor: .seconds(1), upTo: .seconds(100))
+            #expect(await client.text("a", limited, waitsForReady: false) == "unavailable notSent")
+            let patient = CachePolicy.staleIfUnavailable(freshFor: .seconds(1), upTo: .seconds(200))
+            #expect(await client.text("a", patient, waitsForReady: false) == "a 2")
+            #expect(await client.statistics.cache.staleHits == 3)
+        }
+    }
+
+    @Test func aStaleResponseIsNoAnswerToAnErrorResponseOrACancellation() throws {
+        let codec = FrameLayout.checked
+        try simulate(
+            speaking: codec,
+            handler: { request in
+                switch request.body {
+                case "a": .echo
+                default: .noReply
+                }
+            }
+        ) { service, client in
+            let key = CachePolicy.staleIfUnavailable.keyed(by: "one")
+            #expect(await client.text("a", key) == "a")
+            await service.server.script(.status(5, "no"))
+            #expect(await client.text("b", key) == "rejected answered")
+            // What the server takes no notice of, it cannot be reached for; what the caller gives up is another matter.
+            #expect(await client.text("b", key, timeout: .seconds(1)) == "a")
+            async let cancelled = client.text("b", key)
+            try await service.server.waitForRequests(4)
+            client.cancelAll()
+            let end = await cancelled
+            #expect(end == "cancelled unknown")
+            await service.server.script(.reset)
+            #expect(await client.text("b", key) == "a")
+            await service.server.script(.garbage(filled(64, with: 0xFF)))
+            #expect(await client.text("b", key).hasPrefix("protocolViolation"))
+        }
+    }
+
+    @Test func errorsAreNeverKept() throws {
+        try simulate(speaking: FrameLayout.checked) { service, client in
+            await service.server.script(.status(5, "no"), .reset, .garbage(filled(64, with: 0xFF)), .noReply)
+            var ends: [String] = []
+            for _ in 0..<5 { ends.append(await client.text("a", .for(.seconds(60)), timeout: .seconds(3))) }
+            #expect(
+                ends == [
+                    "rejected answered", "connectionLost unknown", "protocolViolation unknown", "timedOut unknown", "a",
+                ]
+            )
+            #expect(await client.text("a", .returnCacheElseFail) == "a")
+        }
+    }
+
+    @Test func aKeyOfOnesOwnStandsForTheWholeRequest() throws {
+        try simulate(handler: generations.reply) { service, client in
+            #expect(await client.text("a", .for(.seconds(60)).keyed(by: "user \(7)")) == "a 1")
+            #expect(await client.text("b", .for(.seconds(60)).keyed(by: "user 7")) == "a 1")
+            #expect(await client.text("a", .for(.seconds(60))) == "a 2")
+            client.removeCachedResponse(for: "user 7")
+            #expect(await client.text("b", .for(.seconds(60)).keyed(by: "user 7")) == "b 3")
+            client.removeCachedResponse(for: ask("a"))
+            #expect(await client.text("a", .for(.seconds(60))) == "a 4")
+            client.removeCachedResponses()
+            #expect(await client.text("b", .returnCacheElseFail.keyed(by: "user 7")) == "notCached notSent")
+            #expect(await client.statistics.cache.byteCount == 0)
+        }
+    }
+
+    /// What changed something and then forgot the cache must not find there what the server said before.
+    @Test func whatWasAskedForBeforeTheCacheWasEmptiedIsNotKept() throws {
+        try simulate(handler: { _ in .after(.seconds(1), .echo) }) { service, client in
+            for isOne in [true, false] {
+                async let before = client.text("a", .for(.seconds(60)))
+                try await service.server.waitForRequests(isOne ? 1 : 3)
+                if isOne { client.removeCachedResponse(for: ask("a")) } else { client.removeCachedResponses() }
+                try await service.pass(.milliseconds(500))
+                async let after = client.text("a", .for(.seconds(60)))
+                try await service.server.waitForRequests(isOne ? 2 : 4)
+                var end = await before
+                #expect(end == "a")
+                #expect(await client.text("a", .returnCacheElseFail) == "notCached notSent")
+                end = await after
+                #expect(end == "a")
+                #expect(await client.text("a", .returnCacheElseFail) == "a")
+                client.removeCachedResponses()
+            }
+        }
+    }
+
+    @Test func whatATypedRequestCannotReadIsNotKept() throws {
+        struct Number: TypedRequest {
+            struct None: Error {}
+            static let type: UInt32 = 0x410
+            func encode() -> Bytes { "number" }
+            static func decode(_ response: Frame) throws -> Int {
+                guard let number = Int(String(response.body)) else { throw None() }
+                return number
+            }
+        }
+        try simulate(handler: { _ in .reply("7") }) { service, client in
+            await service.server.script(.reply("seven"))
+            let error = await failure { () throws(ClientError) in
+                try await client.send(Number(), cache: .for(.seconds(60)))
+            }
+            #expect(error?.code == .invalidRequest)
+            #expect(error?.fate == .answered)
+            for _ in 0..<2 {
+                let number = try await client.send(Number(), cache: .for(.seconds(60)))
+                #expect(number == 7)
+            }
+            #expect(await service.server.journal.requestCount == 2)
+        }
+    }
+
+    @Test func theCacheIsBoundedByCountAndBytes() throws {
+        let options = ClientOptions {
+            $0.cache.maximumCount = 10
+            $0.cache.maximumBytes = 100_000
+        }
+        try simulate(options: options, handler: { .reply(filled($0.body.count, with: 1)) }) { service, client in
+            for number in 0..<30 {
+                _ = await client.result(Bytes("\(number)"), .for(.seconds(60)))
+                let cache = await client.statistics.cache
+                #expect(cache.count == min(number + 1, 10))
+            }
+            for number in 0..<10 {
+                _ = await client.result(filled(10_000, with: UInt8(number)), .for(.seconds(60)))
+                let cache = await client.statistics.cache
+                #expect(cache.byteCount <= 100_000)
+                #expect(cache.byteCount >= 20_000)
+            }
+            let cache = await client.statistics.cache
+            #expect((3...4).contains(cache.count))
+            #expect(await client.result(filled(10_000, with: 9), .returnCacheElseFail).error == nil)
+            #expect(await client.result(filled(10_000, with: 1), .returnCacheElseFail).error?.code == .notCached)
+        }
+    }
+
+    @Test func aClosedClientHasNoCachedResponses() throws {
+        try simulate(handler: generations.reply) { service, client in
+            #expect(await client.text("a", .for(.seconds(60))) == "a 1")
+            await client.close()
+            #expect(await client.text("a", .for(.seconds(60))) == "closed notSent")
+            #expect(await client.text("a", .returnCacheElseFail) == "closed notSent")
+            #expect(await client.text("a", .staleIfUnavailable) == "closed notSent")
+            #expect(await client.statistics.cache.byteCount == 0)
+        }
+    }
+
+    @Test func aCallThatIsOverWhenItIsMadeFailsAsWithoutACache() throws {
+        try simulate(handler: generations.reply) { service, client in
+            #expect(await client.text("a", .for(.seconds(60))) == "a 1")
+            #expect(await client.text("a", .for(.seconds(60)), timeout: .zero) == "timedOut notSent")
+            let task = Task(executorPreference: service.network.executor) {
+                unsafe withUnsafeCurrentTask { unsafe $0?.cancel() }
+                return await client.text("a", .for(.seconds(60)))
+            }
+            #expect(await task.value == "cancelled notSent")
+        }
+    }
+
+    /// With HTTP an error is a response like others.
+    @Test func whatHTTPCallsAnErrorOrForbidsToStoreIsNotKept() throws {
+        try simulate(speaking: HTTP1Codec(host: "db"), handler: { _ in .reply("fine") }) { service, client in
+            let forbidding = HTTP1Response(headers: ["Cache-Control": "private, No-Store"], body: "secret")
+            await service.server.script(.status(500), .status(404), .reply(try forbidding.frame()))
+            var ends: [Int] = []
+            for _ in 0..<5 {
+                ends.append(try await client.send(HTTP1Request(.get, "/"), cache: .for(.seconds(60))).status)
+            }
+            #expect(ends == [500, 404, 200, 200, 200])
+            #expect(await service.server.journal.requestCount == 4)
+        }
+    }
+}

@@ -1,0 +1,311 @@
+import Testing
+import TrunklineTesting
+
+@testable import Trunkline
+
+extension Client {
+    /// How often the times of its requests are looked at, those that are over included.
+    fileprivate var watchedDeadlines: Int { queue.watchedCount }
+}
+
+/// Calls that are coalesced into one request, in virtual time: who joins, who leaves when, and what each is told.
+@Suite(.simulated, .timeLimit(.minutes(5)))
+struct CoalescingTests {
+    @Test func callsForTheSameShareAnExchange() throws {
+        try simulate(handler: { _ in .after(.seconds(1), .echo) }) { service, client in
+            let ends = await withTaskGroup(of: String.self) { group in
+                for number in 0..<100 {
+                    group.addTask { await client.text(Bytes("\(number % 2)"), .for(.seconds(60))) }
+                }
+                return await group.reduce(into: [:]) { $0[$1, default: 0] += 1 }
+            }
+            #expect(ends == ["0": 50, "1": 50])
+            #expect(await service.server.journal.requestCount == 2)
+            #expect(await service.server.journal.cancelCount == 0)
+            let statistics = await client.statistics
+            #expect(statistics.cache.misses == 2)
+            #expect(statistics.cache.shares == 98)
+            #expect(statistics.cache.hits == 0)
+            #expect(statistics.requests == 2)
+        }
+    }
+
+    @Test func theRequestIsGivenUpWithTheLastOneWhoLeaves() throws {
+        try simulate(handler: { _ in .noReply }) { service, client in
+            try await client.connect()
+            let calls = (0..<3).map { _ in
+                Task(executorPreference: service.network.executor) { await client.text("a", .for(.seconds(60))) }
+            }
+            try await service.pass(.seconds(1))
+            for call in calls {
+                #expect(await service.server.journal.cancelCount == 0)
+                call.cancel()
+                #expect(await call.value == "cancelled unknown")
+                try await service.pass(.seconds(1))
+            }
+            let journal = await service.server.journal
+            #expect(journal.requestCount == 1)
+            #expect(journal.cancels.map(\.serial) == journal.requests.map(\.serial))
+        }
+    }
+
+    @Test func oneWhoIsLeftGetsTheResponse() throws {
+        try simulate(handler: { _ in .after(.seconds(5), .echo) }) { service, client in
+            try await client.connect()
+            let first = Task(executorPreference: service.network.executor) {
+                await client.text("a", .for(.seconds(60)))
+            }
+            try await service.pass(.seconds(1))
+            async let second = client.text("a", .for(.seconds(60)))
+            try await service.pass(.seconds(1))
+            first.cancel()
+            #expect(await first.value == "cancelled unknown")
+            let end = await second
+            #expect(end == "a")
+            #expect(await service.server.journal.requestCount == 1)
+            #expect(await service.server.journal.cancelCount == 0)
+        }
+    }
+
+    @Test func everyCallKeepsItsOwnTimeout() throws {
+        try simulate(handler: { _ in .after(.seconds(6), .echo) }) { service, client in
+            try await client.connect()
+            let began = service.now
+            @Sendable func call(_ timeout: Duration?) async -> (String, Duration) {
+                let end = await client.text("a", .for(.seconds(60)), timeout: timeout)
+                return (end, service.now - began)
+            }
+            async let first = call(.seconds(4))
+            async let hasty = call(.milliseconds(500))
+            try await service.pass(.seconds(3))
+            async let late = call(.seconds(4))
+            async let lateAndHasty = call(.milliseconds(1500))
+            let ends = await [hasty, first, lateAndHasty, late]
+            #expect(ends[0] == ("timedOut unknown", .milliseconds(500)))
+            #expect(ends[1] == ("timedOut unknown", .seconds(4)))
+            #expect(ends[2] == ("timedOut unknown", .milliseconds(4500)))
+            #expect(ends[3].0 == "a")
+            #expect(ends[3].1 < .milliseconds(6500))
+            #expect(await service.server.journal.requestCount == 1)
+            #expect(await service.server.journal.cancelCount == 0)
+        }
+    }
+
+    @Test func theRequestIsOutOfTimeWithItsLastCall() throws {
+        let options = ClientOptions { $0.requests.timeout = nil }
+        try simulate(options: options, handler: { _ in .noReply }) { service, client in
+            try await client.connect()
+            async let first = client.result("a", .for(.seconds(60)), timeout: .seconds(2))
+            async let second = client.result("a", .for(.seconds(60)), timeout: .seconds(5))
+            try await service.pass(.seconds(4))
+            #expect(await service.server.journal.cancelCount == 0)
+            async let third = client.result("a", .for(.seconds(60)), timeout: .seconds(3))
+            try await service.pass(.seconds(2))
+            #expect(await service.server.journal.cancelCount == 0)
+            let ends = await [first, second, third]
+            #expect(ends.map(\.text) == Array(repeating: "timedOut unknown", count: 3))
+            // Only the last one's error is that of the request, and knows the endpoint.
+            #expect(ends.map { $0.error?.endpoint != nil } == [false, false, true])
+            try await service.pass(.seconds(1))
+            #expect(await service.server.journal.cancelCount == 1)
+            // One without a limit keeps it for as long as it likes.
+            let patient = Task(executorPreference: service.network.executor) {
+                await client.text("b", .for(.seconds(60)))
+            }
+            #expect(await client.text("b", .for(.seconds(60)), timeout: .seconds(10)) == "timedOut unknown")
+            try await service.pass(.seconds(10_000))
+            #expect(await service.server.journal.cancelCount == 1)
+            patient.cancel()
+            #expect(await patient.value == "cancelled unknown")
+        }
+    }
+
+    /// Each of those who came and left put the deadline of the patient one there again.
+    @Test func aDeadlineIsWatchedOnce() throws {
+        try simulate(handler: { _ in .noReply }) { service, client in
+            try await client.connect()
+            async let patient = client.text("a", .for(.seconds(60)), timeout: .seconds(3600))
+            try await service.server.waitForRequests(1)
+            for _ in 0..<1000 {
+                let end = await client.text("a", .for(.seconds(60)), timeout: .milliseconds(100))
+                #expect(end == "timedOut unknown")
+                #expect(await client.watchedDeadlines == 1)
+            }
+            // With more than one at a time, some of them at the same instant.
+            await withTaskGroup { group in
+                for caller in 0..<20 {
+                    group.addTask {
+                        for _ in 0..<20 {
+                            let timeout = Duration.milliseconds(100 + caller / 2)
+                            _ = await client.text("a", .for(.seconds(60)), timeout: timeout)
+                        }
+                    }
+                }
+            }
+            #expect(await client.watchedDeadlines < 10)
+            try await service.pass(.seconds(3600))
+            let end = await patient
+            #expect(end == "timedOut unknown")
+            #expect(await client.watchedDeadlines == 0)
+            #expect(await service.server.journal.cancelCount == 1)
+        }
+    }
+
+    @Test func whatWasNeverWrittenIsNotSentForTheLastOneWhoLeaves() throws {
+        try simulate { service, client in
+            service.network.refuseConnections(to: "db")
+            async let first = client.text("a", .for(.seconds(60)), timeout: .seconds(1))
+            async let second = client.text("a", .for(.seconds(60)), timeout: .seconds(2))
+            let ends = await [first, second]
+            #expect(ends == ["timedOut unknown", "timedOut notSent"])
+            service.network.acceptConnections(to: "db")
+            try await service.pass(.seconds(60))
+            #expect(await service.server.journal.requestCount == 0)
+        }
+    }
+
+    @Test func everyoneIsToldTheSameEnd() throws {
+        try simulate(
+            speaking: FrameLayout.checked,
+            handler: { request in
+                switch request.body {
+                case "reject": .after(.seconds(1), .status(5, "no"))
+                case "reset": .after(.seconds(1), .reset)
+                default: .noReply
+                }
+            }
+        ) { service, client in
+            for (body, end) in [
+                ("reject", "rejected answered"), ("reset", "connectionLost unknown"), ("close", "closed unknown"),
+            ] {
+                try await client.connect()
+                async let first = client.text(Bytes(body), .for(.seconds(60)))
+                async let second = client.text(Bytes(body), .for(.seconds(60)))
+                async let third = client.text(Bytes(body), .for(.seconds(60)), waitsForReady: false)
+                if body == "close" {
+                    try await service.pass(.milliseconds(100))
+                    await client.closeNow()
+                }
+                let ends = await [first, second, third]
+                #expect(ends == [end, end, end])
+                #expect(await client.statistics.cache.count == 0)
+            }
+            // Calls with other options have a request of their own.
+            #expect(await service.server.journal.requestCount == 6)
+        }
+    }
+
+    @Test func aReloadSharesOnlyWhatIsNotWrittenYet() throws {
+        let generations = Generations()
+        try simulate(handler: { .after(.seconds(1), generations.reply(to: $0)) }) { service, client in
+            try await client.connect()
+            async let early = client.text("a", .for(.seconds(60)))
+            try await service.server.waitForRequests(1)
+            async let reload = client.text("a", .reloadIgnoringCache)
+            try await service.server.waitForRequests(2)
+            async let late = client.text("a", .for(.seconds(60)))
+            let ends = await [early, reload, late]
+            #expect(ends == ["a 1", "a 2", "a 2"])
+            #expect(await client.text("a", .returnCacheElseFail) == "a 2")
+            // Without a link nothing is written.
+            service.network.refuseConnections(to: "db")
+            await service.server.disconnectAll()
+            try await service.pass(.milliseconds(10))
+            async let first = client.text("a", .reloadIgnoringCache, timeout: .seconds(60))
+            async let second = client.text("a", .reloadIgnoringCache, timeout: .seconds(60))
+            try await service.pass(.seconds(1))
+            service.network.acceptConnections(to: "db")
+            let reloads = await [first, second]
+            #expect(reloads == ["a 3", "a 3"])
+        }
+    }
+
+    /// The exchange that began first ends last: it must not replace what was asked for after it.
+    @Test func whatWasOvertakenIsNotKept() throws {
+        try simulate { service, client in
+            try await client.connect()
+            await service.server.script(.after(.seconds(5), .reply("old")), .after(.seconds(1), .reply("new")))
+            async let old = client.text("a", .for(.seconds(60)))
+            try await service.server.waitForRequests(1)
+            async let new = client.text("a", .for(.seconds(60)), waitsForReady: false)
+            let ends = await [new, old]
+            #expect(ends == ["new", "old"])
+            #expect(await client.text("a", .returnCacheElseFail) == "new")
+        }
+    }
+
+    @Test func aCoalescedRequestIsTriedAgainForAll() throws {
+        try simulate(handler: { _ in .echo }) { service, client in
+            try await client.connect()
+            await service.server.script(.reset)
+            async let first = client.result("a", .for(.seconds(60)), retry: .idempotent())
+            async let second = client.result("a", .for(.seconds(60)), retry: .idempotent())
+            let ends = await [first, second].map(\.text)
+            #expect(ends == ["a", "a"])
+            #expect(await client.statistics.retries == 1)
+            // No try is begun after everybody's time.
+            await service.server.script(.reset)
+            let retry = RetryPolicy.idempotent(backoff: Backoff(base: .seconds(1000), cap: .seconds(1000)))
+            let end = await client.result("b", .for(.seconds(60)), timeout: .milliseconds(10), retry: retry)
+            #expect(end.text == "connectionLost unknown")
+        }
+    }
+
+    @Test func cancelAllEndsThoseThatWereMadeBefore() throws {
+        try simulate(handler: { _ in .noReply }) { service, client in
+            try await client.connect()
+            async let first = client.text("a", .for(.seconds(60)))
+            async let second = client.text("a", .for(.seconds(60)))
+            async let other = client.text("b", .for(.seconds(60)))
+            try await service.server.waitForRequests(2)
+            client.cancelAll()
+            let ends = await [first, second, other]
+            #expect(ends == Array(repeating: "cancelled unknown", count: 3))
+            try await service.server.wait { $0.cancelCount == 2 }
+        }
+    }
+
+    @Test func closingInGoodOrderLetsTheOnesFinishWhoWait() throws {
+        try simulate(handler: { _ in .after(.seconds(5), .echo) }) { service, client in
+            try await client.connect()
+            async let first = client.text("a", .for(.seconds(60)))
+            async let hasty = client.text("a", .for(.seconds(60)), timeout: .seconds(2))
+            try await service.server.waitForRequests(1)
+            async let closed: Void = client.close()
+            try await service.pass(.seconds(1))
+            #expect(await client.text("a", .for(.seconds(60))) == "closed notSent")
+            let ends = await [first, hasty]
+            #expect(ends == ["a", "timedOut unknown"])
+            await closed
+            #expect(await client.statistics.cache.count == 0)
+        }
+    }
+
+    @Test func whatIsTooMuchIsTooMuchForAll() throws {
+        let options = ClientOptions { $0.requests.maximumWaiting = 1 }
+        try simulate(options: options) { service, client in
+            service.network.refuseConnections(to: "db")
+            let waiting = client.start(ask("waits"))
+            #expect(await client.text("a", .for(.seconds(60))) == "overloaded notSent")
+            // Nothing is left of it that others could join.
+            waiting.cancel()
+            service.network.acceptConnections(to: "db")
+            #expect(await client.text("a", .for(.seconds(60)), timeout: .seconds(60)) == "a")
+        }
+    }
+
+    @Test func aReplyInPartsIsSharedAndKeptWhole() throws {
+        try simulate(
+            speaking: PartsCodec(),
+            handler: { _ in .parts(["a", "b"], every: .seconds(1), then: .reply("c")) }
+        ) {
+            service,
+            client in
+            async let first = client.text("x", .for(.seconds(60)))
+            async let hasty = client.text("x", .for(.seconds(60)), timeout: .milliseconds(1500))
+            let ends = await [first, hasty]
+            #expect(ends == ["abc", "timedOut unknown"])
+            #expect(await client.text("x", .returnCacheElseFail) == "abc")
+        }
+    }
+}

@@ -1,0 +1,351 @@
+import Testing
+import TrunklineTesting
+
+@testable import Trunkline
+
+/// Requests that were given up after they had started: for as long as the server may work on them they count against the
+/// limit, and those that hold too much cost the link.
+@Suite(.simulated, .timeLimit(.minutes(5)))
+struct CancelledInFlightTests {
+    private static let answersCancelled = LoopbackServer.Options { $0.answersCancelled = true }
+
+    /// "slow" takes 10 s, "lost" has no answer.
+    private static let handler: LoopbackServer.Handler = { request in
+        switch request.body {
+        case "slow": .after(.seconds(10), .echo)
+        case "lost": .noReply
+        default: .echo
+        }
+    }
+
+    private static func oneAtATime(_ change: (inout ClientOptions) -> Void = { _ in }) -> ClientOptions {
+        ClientOptions {
+            $0.requests.maximumInFlight = 1
+            $0.requests.timeout = .seconds(600)
+            change(&$0)
+        }
+    }
+
+    /// Starts a request and gives it up when the server has it.
+    private func giveUp(_ body: Bytes, _ service: SimulatedService, _ client: Client) async throws {
+        let handle = client.start(ask(body))
+        try await service.pass(.milliseconds(100))
+        handle.cancel()
+        #expect(await failure(of: handle)?.code == .cancelled)
+    }
+
+    // MARK: One at a time
+
+    /// With a limit of one, ten cancellations let eleven requests run at once.
+    @Test(arguments: [PartsCodec.standard, .inOrder])
+    func oneAtATimeMeansOneAtATime(_ codec: PartsCodec) throws {
+        try simulate(
+            speaking: codec,
+            server: Self.answersCancelled,
+            options: Self.oneAtATime(),
+            handler: Self.handler
+        ) { service, client in
+            for _ in 0..<10 { try await giveUp("slow", service, client) }
+            #expect(await service.server.received.count { $0.kind == .request } == 1)
+            #expect(await client.statistics.abandoned == 1)
+            try await expectEcho("next", by: client)
+            #expect(service.now >= .seconds(10) && service.now < .seconds(11))
+            let statistics = await client.statistics
+            #expect(statistics.abandoned == 0 && statistics.lateResponses == 1 && statistics.connection.links == 1)
+        }
+    }
+
+    @Test func aRequestThatIsNeverAnsweredCountsUntilItsQuarantineEnds() throws {
+        try simulate(options: Self.oneAtATime(), handler: Self.handler) { service, client in
+            try await giveUp("lost", service, client)
+            let began = service.now
+            try await expectEcho("next", by: client)
+            #expect(service.now - began >= .seconds(59) && service.now - began <= .seconds(61))
+            #expect(await client.statistics.connection.links == 1)
+        }
+    }
+
+    /// In order, the next answer could be that of the lost one: the link ends instead of the quarantine.
+    @Test func inOrderTheLinkEndsWhenTheQuarantineWould() throws {
+        let options = Self.oneAtATime { $0.liveness.maximumStalls = nil }
+        try simulate(speaking: PartsCodec.inOrder, options: options, handler: Self.handler) { service, client in
+            try await giveUp("lost", service, client)
+            let began = service.now
+            try await expectEcho("next", by: client)
+            #expect(service.now - began >= .seconds(59) && service.now - began <= .seconds(61))
+            #expect(await client.statistics.connection.disconnects == [.unanswered: 1])
+        }
+    }
+
+    /// Requests that were out of time before they could go out are stalls too.
+    @Test func inOrderStallsEndTheLinkBeforeThat() throws {
+        let options = Self.oneAtATime { $0.requests.timeout = .seconds(1) }
+        try simulate(speaking: PartsCodec.inOrder, options: options, handler: Self.handler) { service, client in
+            for (body, fate) in [("lost", .unknown), ("a", .notSent), ("b", .notSent)] as [(Bytes, ClientError.Fate)] {
+                let error = await failure { () throws(ClientError) in try await client.send(ask(body)) }
+                #expect(error?.code == .timedOut && error?.fate == fate)
+            }
+            try await expectEcho("c", by: client)
+            #expect(await client.statistics.connection.disconnects == [.unanswered: 1])
+            #expect(await service.server.received.map(\.body) == ["lost", "c"])
+        }
+    }
+
+    @Test(arguments: [PartsCodec.standard, .inOrder])
+    func aLostLinkEndsTheCount(_ codec: PartsCodec) throws {
+        try simulate(speaking: codec, options: Self.oneAtATime(), handler: Self.handler) { service, client in
+            try await giveUp("lost", service, client)
+            let next = client.start(ask("next"))
+            try await service.pass(.seconds(5))
+            #expect(next.state == .queued)
+            service.network.reset("db")
+            try await expectBody("next", of: next)
+            #expect(service.now < .seconds(7))
+            #expect(await client.statistics.abandoned == 0)
+        }
+    }
+
+    /// Parts that go on coming show that the server is at work, however long that takes.
+    @Test(arguments: [PartsCodec.standard, .inOrder])
+    func aStreamThatWasLeftCountsUntilItsReplyEnds(_ codec: PartsCodec) throws {
+        let options = Self.oneAtATime {
+            $0.requests.quarantine = .seconds(3)
+            $0.liveness.maximumStalls = nil
+        }
+        let handler: LoopbackServer.Handler = { request in
+            guard request.body == "stream" else { return .echo }
+            return .parts((0..<10).map { Bytes("\($0)") }, every: .seconds(2), then: .reply("end"))
+        }
+        try simulate(speaking: codec, server: Self.answersCancelled, options: options, handler: handler) {
+            service,
+            client in
+            let stream = client.stream(ask("stream"))
+            for try await _ in stream { break }
+            stream.cancel()
+            let began = service.now
+            try await expectEcho("next", by: client)
+            #expect(service.now - began >= .seconds(17) && service.now - began < .seconds(23))
+            #expect(await client.statistics.connection.links == 1)
+        }
+    }
+
+    @Test func oneWayMessagesCountUntilTheyAreWritten() throws {
+        try simulate(options: Self.oneAtATime(), handler: { _ in .noReply }) { service, client in
+            for number in 0..<10 { try await client.post(ask(number)) }
+            try await service.server.waitForRequests(10)
+            #expect(await client.statistics.abandoned == 0)
+        }
+    }
+
+    /// Below 1,024, the limit holds across links: the server behind both may be the same.
+    @Test func aStrictLimitCountsWhatIsLeftOnALinkThatDrains() throws {
+        try simulate(
+            speaking: PartsCodec.standard,
+            options: Self.oneAtATime { $0.requests.maximumInFlight = 2 },
+            handler: Self.handler
+        ) { service, client in
+            let slow = client.start(ask("slow"))
+            try await giveUp("lost", service, client)
+            let next = client.start(ask("next"))
+            try await service.server.push(Frame(.push, type: 3))
+            try await service.pass(.seconds(5))
+            #expect(next.state == .queued)
+            try await expectBody("slow", of: slow)
+            try await expectBody("next", of: next)
+            #expect(service.now >= .seconds(10) && service.now < .seconds(12))
+            #expect(await client.statistics.connection.links == 2)
+        }
+    }
+
+    /// A limit that bounds memory does not make callers wait for requests that were lost.
+    @Test func aLargeLimitCostsTheLinkInsteadOfTime() throws {
+        let options = ClientOptions {
+            $0.requests.maximumInFlight = 1024
+            $0.requests.timeout = .seconds(1)
+            $0.failover.errorRate = nil
+        }
+        try simulate(options: options, handler: Self.handler) { service, client in
+            let results = await client.send(all: (0..<1024).map { _ in ask("lost") })
+            #expect(results.allSatisfy { $0.error?.code == .timedOut })
+            try await expectEcho("next", by: client)
+            #expect(service.now < .seconds(2))
+            let statistics = await client.statistics
+            #expect(statistics.connection.disconnects == [.exhausted: 1] && statistics.abandoned == 0)
+        }
+    }
+
+    // MARK: Running out of serials
+
+    private static let four = standardLayout(serials: 50...53)
+
+    private static func patient(_ change: (inout ClientOptions) -> Void = { _ in }) -> ClientOptions {
+        ClientOptions {
+            $0.requests.timeout = .seconds(60)
+            $0.failover.errorRate = nil
+            change(&$0)
+        }
+    }
+
+    /// 65,536 queries without an answer made every caller wait for a minute.
+    @Test func aLinkWithoutAFreeSerialIsReplacedAndDrains() throws {
+        try simulate(speaking: Self.four, options: Self.patient(), handler: Self.handler) { service, client in
+            let slow = client.start(ask("slow"))
+            for _ in 0..<3 { try await giveUp("lost", service, client) }
+            #expect(await client.statistics.heldSerials == 4)
+            // Five times every serial of the new link, while one of them is held on the old one.
+            for number in 0..<20 { try await expectEcho(Bytes("\(number)"), by: client) }
+            let others = (0..<4).map { _ in client.start(ask("slow")) }
+            try await service.pass(.milliseconds(100))
+            #expect(others.contains { $0.serial == slow.serial })
+            #expect(service.now < .seconds(2))
+            #expect(await client.statistics.heldSerials == 8)
+            try await expectBody("slow", of: slow)
+            #expect(service.now >= .seconds(10) && service.now < .seconds(11))
+            for other in others { try await expectBody("slow", of: other) }
+            let statistics = await client.statistics
+            #expect(statistics.connection.disconnects == [.exhausted: 1])
+            #expect(statistics.heldSerials == 0 && statistics.unknownResponses == 0)
+        }
+    }
+
+    /// Late answers that are on their way free the serials sooner than another link would.
+    @Test func aShortageThatPassesCostsNoLink() throws {
+        let handler: LoopbackServer.Handler = { $0.body == "late" ? .after(.milliseconds(200), .echo) : .echo }
+        try simulate(
+            speaking: Self.four,
+            server: Self.answersCancelled,
+            options: Self.patient(),
+            handler: handler
+        ) { service, client in
+            for _ in 0..<20 {
+                let late = (0..<4).map { _ in client.start(ask("late")) }
+                try await service.pass(.milliseconds(100))
+                for handle in late { handle.cancel() }
+                try await expectEcho("next", by: client)
+            }
+            #expect(await client.statistics.connection.links == 1)
+        }
+    }
+
+    @Test func serialsThatAreInUseAreWaitedFor() throws {
+        try simulate(speaking: Self.four, options: Self.patient(), handler: Self.handler) { service, client in
+            let slow = (0..<3).map { _ in client.start(ask("slow")) }
+            try await giveUp("lost", service, client)
+            let next = client.start(ask("next"))
+            let hasty = client.start(ask("hasty"), timeout: .seconds(1))
+            let error = await failure(of: hasty)
+            #expect(error?.code == .timedOut && error?.fate == .notSent)
+            #expect(error?.message == "out of time; all 4 serial numbers are held, 1 by requests that were given up")
+            #expect(next.state == .queued)
+            for handle in slow { try await expectBody("slow", of: handle) }
+            try await expectBody("next", of: next)
+            #expect(await client.statistics.connection.links == 1)
+        }
+    }
+
+    @Test func aCallThatDoesNotWaitIsToldHowManySerialsAreHeld() throws {
+        try simulate(speaking: Self.four, options: Self.patient(), handler: Self.handler) { service, client in
+            let slow = client.start(ask("slow"))
+            for _ in 0..<3 { try await giveUp("lost", service, client) }
+            let error = await failure { () throws(ClientError) in
+                try await client.send(ask("a"), waitsForReady: false)
+            }
+            #expect(error?.code == .overloaded && error?.fate == .notSent)
+            #expect(error?.message == "all 4 serial numbers are held, 3 by requests that were given up")
+            // Later calls find a link.
+            try await service.pass(.milliseconds(500))
+            #expect(try await client.send(ask("b"), waitsForReady: false).body == "b")
+            try await expectBody("slow", of: slow)
+            // Those that are in use are told likewise, and cost no link.
+            let others = (0..<4).map { _ in client.start(ask("slow")) }
+            try await service.pass(.milliseconds(100))
+            let other = await failure { () throws(ClientError) in
+                try await client.send(ask("c"), waitsForReady: false)
+            }
+            #expect(other?.message == "all 4 serial numbers are held, 0 by requests that were given up")
+            for handle in others { try await expectBody("slow", of: handle) }
+            #expect(await client.statistics.connection.links == 2)
+        }
+    }
+
+    /// Each link is of use for four requests: without a pace there would be ten a second.
+    @Test func aServerThatNeverAnswersIsNotConnectedToWithoutEnd() throws {
+        let options = Self.patient { $0.requests.timeout = .milliseconds(100) }
+        try simulate(speaking: Self.four, options: options, handler: { _ in .noReply }) { service, client in
+            while service.now < .seconds(120) { _ = await client.send(all: (0..<4).map { ask($0) }) }
+            // The waits grow up to 30 s: ten of them are 75 s on average.
+            let links = await client.statistics.connection.links
+            #expect((5...25).contains(links), "\(links) links")
+            #expect(await service.server.connectionCount <= 2)
+        }
+    }
+
+    /// Links that answer are replaced as soon as they have to be.
+    @Test func aServerThatLosesHalfIsReconnectedToAtOnce() throws {
+        try simulate(speaking: Self.four, options: Self.patient(), handler: Self.handler) { service, client in
+            for round in 0..<20 {
+                try await expectEcho("a", by: client)
+                for _ in 0..<4 { try await giveUp("lost", service, client) }
+                try await expectEcho("b", by: client)
+                #expect(service.now < .seconds(2 * (round + 1)))
+            }
+            #expect(await client.statistics.connection.links > 10)
+        }
+    }
+
+    /// What was admitted for the link and has not started keeps its serial and goes out on the next one.
+    @Test func requestsThatHaveNotStartedMoveOver() throws {
+        var conditions = NetworkConditions()
+        conditions.sendBuffer = 4096
+        conditions.receiveWindow = 4096
+        conditions.fragmentation = 0
+        try simulate(conditions: conditions, speaking: Self.four, options: Self.patient(), handler: Self.handler) {
+            service,
+            client in
+            for _ in 0..<2 { try await giveUp("lost", service, client) }
+            await service.server.pauseReading()
+            let large = client.start(ask(filled(100_000)))
+            try await service.pass(.milliseconds(100))
+            let behind = client.start(ask("behind"))
+            try await service.pass(.milliseconds(100))
+            large.cancel()
+            #expect(behind.state == .queued && behind.serial != nil)
+            let next = client.start(ask("next"))
+            try await service.pass(.milliseconds(500))
+            #expect(await client.statistics.connection.links == 2)
+            await service.server.resumeReading()
+            try await expectBody("behind", of: behind)
+            try await expectBody("next", of: next)
+            #expect(service.now < .seconds(2))
+        }
+    }
+
+    // MARK: Memory
+
+    /// A burst left several hundred bytes a request behind, for as long as the client lived.
+    @Test func aBurstLeavesNoMemoryBehind() throws {
+        let options = ClientOptions { $0.requests.timeout = nil }
+        try simulate(options: options, handler: Self.handler) { service, client in
+            let subscription = client.start(ask("lost"))  // a client is hardly ever quite idle
+            try await service.pass(.milliseconds(100))
+            service.network.refuseConnections(to: "db")
+            service.network.reset("db")
+            _ = await failure(of: subscription)
+            let pending = client.start(ask("lost"))
+            let burst = (0..<60_000).map { client.start(ask($0), timeout: .seconds(3600)) }
+            try await service.pass(.milliseconds(100))
+            #expect(await client.memory >= 60_000)
+            for handle in burst.dropFirst(30_000) { handle.cancel() }
+            service.network.acceptConnections(to: "db")
+            for handle in burst.prefix(30_000) { _ = try await handle.value }
+            #expect(await client.statistics.pending == 1)
+            #expect(await client.memory <= 4096)
+            pending.cancel()
+        }
+    }
+}
+
+extension Client {
+    /// For how many requests there is memory in one of the tables at least.
+    fileprivate var memory: Int { queue.capacity }
+}

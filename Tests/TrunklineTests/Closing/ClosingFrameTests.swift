@@ -1,0 +1,140 @@
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// Taking leave: the codec's closing frame is the last one of a link that ends in good order, and of no other.
+@Suite(.simulated, .timeLimit(.minutes(5)))
+struct ClosingFrameTests {
+    /// The standard layout with a word for leaving.
+    private struct Codec: FrameCodec {
+        var layout = FrameLayout.standard
+        var matching: ResponseMatching { layout.matching }
+
+        mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? { try layout.decode(&input) }
+
+        mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+            try layout.encode(frame, into: &output)
+        }
+
+        func closingFrame() -> Frame? { Frame(.request, type: 0x4FF, body: "bye") }
+        func serverSide() -> any FrameCodec { layout.serverSide() }
+    }
+
+    /// Runs `body` with servers at "a:1" and "b:1" that take a second for "slow" requests, and a client of both.
+    private func simulate(
+        options: ClientOptions = ClientOptions(),
+        _ body: @escaping @Sendable (SimulatedNetwork, LoopbackServer, LoopbackServer, Client) async throws -> Void
+    ) throws {
+        let network = SimulatedNetwork(seed: 1)
+        try network.runBlocking {
+            let handler: LoopbackServer.Handler = { $0.body == "slow" ? .after(.seconds(1), .echo) : .echo }
+            let first = try await network.serve(at: "a:1", speaking: Codec(), handler: handler)
+            let second = try await network.serve(at: "b:1", speaking: Codec(), handler: handler)
+            let client = network.client(of: ["a:1", "b:1"], speaking: Codec(), options: options)
+            try await body(network, first, second, client)
+            await client.closeNow()
+            try await network.clock.sleep(for: .seconds(2))
+            await first.stop()
+            await second.stop()
+        }
+        #expect(network.openLinks == 0)
+    }
+
+    @Test func closingSaysItLast() throws {
+        try simulate { network, server, _, client in
+            let slow = client.start(ask("slow"))
+            _ = try await server.waitForRequest()
+            let quick = client.start(ask("quick"))
+            await client.close()
+            try await expectBody("slow", of: slow)
+            try await expectBody("quick", of: quick)
+            try await network.clock.sleep(for: .seconds(1))
+            #expect(await server.received.map(\.body) == ["slow", "quick", "bye"])
+            #expect(await server.connectionCount == 0)
+        }
+    }
+
+    @Test func aConnectionOfItsOwnSaysItToo() throws {
+        try simulate { network, server, _, client in
+            let connection = network.connection(to: ["a:1"], speaking: Codec())
+            try await connection.write(Frame(.request, type: 0x410, body: "hello"))
+            await connection.close()
+            try await network.clock.sleep(for: .seconds(1))
+            #expect(await server.received.map(\.body) == ["hello", "bye"])
+        }
+    }
+
+    @Test func endingAbruptlySaysNothing() throws {
+        try simulate { network, server, _, client in
+            try await expectEcho("a", by: client)
+            await client.suspend()
+            await client.resume()
+            try await expectEcho("b", by: client)
+            await client.closeNow()
+            try await network.clock.sleep(for: .seconds(1))
+            #expect(await server.received.map(\.body) == ["a", "b"])
+        }
+    }
+
+    /// SMPP's unbind: the goodbye is a role of the layout, and has the type by which the server says the same.
+    @Test func aLayoutSaysItByItsRole() throws {
+        let layout = FrameLayout {
+            Field.length(UInt32.self, counting: .wholeFrame)
+            Field.type(UInt32.self)
+            Field.status(UInt32.self)
+            Field.serial(UInt32.self)
+            Field.body
+        }
+        .roles(ping: 0x15, response: .bit(31), goAway: 6, closing: 6, serials: 2...)
+        let network = SimulatedNetwork(seed: 1)
+        try network.runBlocking {
+            let server = try await network.serve(at: "a:1", speaking: layout) { _ in .echo }
+            let client = network.client(of: ["a:1"], speaking: layout)
+            try await expectEcho("hello", by: client)
+            await client.close()
+            try await network.clock.sleep(for: .seconds(1))
+            #expect(await server.received.map { [$0.type, UInt32($0.serial)] }.last == [6, 1])
+            #expect(await server.received.count == 2)
+            await server.stop()
+        }
+        #expect(network.openLinks == 0)
+    }
+
+    @Test func aClientWithoutALinkHasNobodyToTakeLeaveOf() throws {
+        try simulate { network, server, _, client in
+            await client.close()
+            #expect(await server.totalConnections == 0)
+        }
+    }
+
+    @Test func aLinkThatWasLeftSaysItWhenNothingIsUnderWay() throws {
+        try simulate { network, first, second, client in
+            let slow = client.start(ask("slow"))
+            _ = try await first.waitForRequest()
+            try await client.switchEndpoint(to: second.endpoint)
+            try await expectEcho("quick", by: client)
+            #expect(await first.received.map(\.body) == ["slow"])
+            try await expectBody("slow", of: slow)
+            try await first.waitForRequests(2)
+            await client.close()
+            try await network.clock.sleep(for: .seconds(2))
+            #expect(await first.received.map(\.body) == ["slow", "bye"])
+            #expect(await second.received.map(\.body) == ["quick", "bye"])
+            #expect(await first.connectionCount == 0)
+        }
+    }
+
+    @Test func aServerThatReadsNoMoreIsWaitedForNoLongerThanDrainingTakes() throws {
+        let options = ClientOptions { $0.requests.drainTimeout = .seconds(5) }
+        try simulate(options: options) { network, server, _, client in
+            try await expectEcho("a", by: client)
+            await server.pauseReading()
+            let stuck = client.start(ask(filled(1_000_000)), timeout: .seconds(1))
+            let began = network.clock.now
+            await client.close()
+            // 1 s until the last request has ended, and 2 s in which the socket takes nothing.
+            #expect(began.duration(to: network.clock.now) == .seconds(3))
+            #expect(await failure(of: stuck)?.code == .timedOut)
+        }
+    }
+}

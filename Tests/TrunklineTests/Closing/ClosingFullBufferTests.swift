@@ -1,0 +1,77 @@
+import Testing
+import TrunklineTesting
+
+@testable import Trunkline
+
+/// Closing while the socket takes nothing, or little, and nobody waits for what it should take.
+@Suite(.simulated, .timeLimit(.minutes(5)))
+struct ClosingFullBufferTests {
+    /// Runs `body` when half of a large frame is written, its request is given up, and the server does not read.
+    private func simulateHalfWritten(
+        _ body: @escaping @Sendable (SimulatedService, Client) async throws -> Void
+    ) throws {
+        try simulate(handler: { _ in .noReply }) { service, client in
+            try await client.connect()
+            await service.server.pauseReading()
+            let handle = client.start(ask(filled(1_000_000)), timeout: .seconds(4))
+            #expect(await failure(of: handle)?.fate == .unknown)
+            try await body(service, client)
+        }
+    }
+
+    /// The rest of a request that was given up was awaited for the whole of the drain timeout, 30 s, with nothing in flight.
+    @Test func aHalfWrittenFrameThatNobodyWantsIsNotAwaited() throws {
+        try simulateHalfWritten { service, client in
+            let began = service.now
+            await client.close()
+            let took = service.now - began
+            #expect(took == .seconds(2))
+        }
+    }
+
+    /// A peer that reads, however slowly, gets all of it, so that the next frame says what it says.
+    @Test func aPeerThatReadsSlowlyIsAwaited() throws {
+        try simulateHalfWritten { service, client in
+            let began = service.now
+            async let closing: Void = client.close()
+            for _ in 0..<20 {
+                try await service.pass(.seconds(1))
+                await service.server.resumeReading()
+                try await service.pass(.microseconds(1))
+                await service.server.pauseReading()
+            }
+            await service.server.resumeReading()
+            await closing
+            let took = service.now - began
+            #expect(took > .seconds(3))
+            try await service.server.waitForRequests(1)
+        }
+    }
+
+    /// The same without a client: a writer that waits has the whole of the time, one that has given up none of it.
+    @Test(arguments: [(true, Duration.seconds(2)), (false, .seconds(30))])
+    func aWriterThatWaitsIsAwaited(givesUp: Bool, time: Duration) throws {
+        let network = SimulatedNetwork(seed: 1)
+        try network.runBlocking {
+            let server = try await network.serve(at: "db:7000", speaking: .standard)
+            let connection = network.connection(to: ["db:7000"], speaking: .standard)
+            try await connection.write(Frame(.request, type: 0x410))
+            await server.pauseReading()
+            try await withThrowingTaskGroup { group in
+                group.addTask {
+                    await #expect(throws: ClientError.self) {
+                        try await connection.write(Frame(.request, type: 0x410, body: filled(1_000_000)))
+                    }
+                }
+                try await network.clock.sleep(for: .seconds(1))
+                if givesUp { group.cancelAll() }
+                let began = network.clock.now.offset
+                await connection.close()
+                let took = network.clock.now.offset - began
+                #expect(took == time)
+                try await group.waitForAll()
+            }
+            await server.stop()
+        }
+    }
+}

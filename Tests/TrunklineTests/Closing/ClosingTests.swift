@@ -1,0 +1,184 @@
+import Testing
+
+@testable import Trunkline
+@testable import TrunklineTesting
+
+/// What those are told who are left when something ends, and how long an end may take.
+@Suite(.simulated, .timeLimit(.minutes(5)))
+struct ClosingTests {
+    /// A frame half of which is with the kernel, then `closeNow`: its writer was told `notSent`, and would have sent the
+    /// frame again although the server had begun to read it.
+    @Test func closingAtOnceDoesNotCallAHalfWrittenFrameUnsent() throws {
+        let network = SimulatedNetwork(seed: 1)
+        try network.runBlocking {
+            let server = try await network.serve(at: "db:7000", speaking: .standard) { _ in .noReply }
+            let connection = network.connection(to: ["db:7000"], speaking: .standard)
+            try await connection.write(Frame(.request, type: 0x410))
+            await server.pauseReading()
+            async let large = failure { () throws(ClientError) in
+                try await connection.write(Frame(.request, type: 0x410, body: filled(1_000_000)))
+            }
+            try await network.clock.sleep(for: .seconds(1))
+            async let waiting = failure { () throws(ClientError) in
+                try await connection.write(Frame(.request, type: 0x410, body: filled(10)))
+            }
+            try await network.clock.sleep(for: .seconds(1))
+            await connection.closeNow()
+            let errors = await [large, waiting]
+            #expect(errors.map { $0?.code } == [.closed, .closed])
+            #expect(errors.map { $0?.fate } == [.unknown, .notSent])
+            await server.stop()
+        }
+    }
+
+    /// `disconnects` was ended by letting the connection go, not by closing it: whoever followed it while it held the
+    /// client waited for ever. A report that waited for the user's probe kept a timer besides.
+    @Test func reportsEndWhenTheClientIsClosed() throws {
+        let network = SimulatedNetwork(seed: 1)
+        let options = ClientOptions { options in
+            options.reconnecting.policy = FixedRetries(count: 1, delay: .seconds(60))
+            options.diagnosis.probe = { _ in
+                (try? await network.clock.sleep(for: .seconds(2))) == nil
+            }
+        }
+        try network.runBlocking {
+            let server = try await network.serve(at: "db:7000", speaking: .standard)
+            let client = network.client(of: ["db:7000"], speaking: .standard, options: options)
+            let reports = client.disconnects
+            try await client.connect()
+            network.reset("db")
+            try await network.clock.sleep(for: .seconds(1))
+            await client.closeNow()
+            var causes: [DisconnectCause] = []
+            for await report in reports {
+                causes.append(report.cause)
+                #expect(report.isNetworkUp == nil)
+            }
+            #expect(causes == [.reset])
+            #expect(network.clock.now.offset < .milliseconds(1100))
+            await server.stop()
+        }
+        #expect(network.loop.timers.armedCount == 0)
+    }
+
+    /// The deadlines of requests that had ended went on to be watched after the end: a timer of a closed client fired
+    /// as late as the longest timeout.
+    @Test func aClosedClientHasNoTimer() throws {
+        try simulate { service, client in
+            try await expectEcho("a", by: client, timeout: .seconds(3600))
+            let handle = client.start(ask("b"), timeout: .seconds(7200))
+            await client.closeNow()
+            _ = await failure(of: handle)
+            let deadline = await client.nextDeadline
+            #expect(deadline == nil)
+        }
+    }
+
+    /// A handle outlives its client. What had not been written is `notSent` then, and may be sent again elsewhere.
+    @Test func handlesOfAClientThatWasLetGoAreToldTheTruth() throws {
+        let network = SimulatedNetwork(seed: 1)
+        try network.runBlocking {
+            let server = try await network.serve(at: "db:7000", speaking: .standard) { _ in .noReply }
+            var client: Client? = network.client(of: ["db:7000"], speaking: .standard)
+            let written = client?.start(ask("a"))
+            try await server.waitForRequests(1)
+            await server.pauseReading()
+            let half = client?.start(ask(filled(1_000_000)))
+            let unsent = client?.start(ask("b"))
+            try await network.clock.sleep(for: .seconds(1))
+            client = nil
+            var fates: [ClientError.Fate?] = []
+            for handle in [written, half, unsent] {
+                let error = await failure { () throws(ClientError) in try await handle?.value }
+                #expect(error?.code == .closed)
+                fates.append(error?.fate)
+            }
+            #expect(fates == [.unknown, .unknown, .notSent])
+            await server.stop()
+        }
+    }
+
+    /// The last request timed out at 4 s, then the connection waited for the server to read the cancel frame: for the
+    /// drain timeout once more, 9 s in all.
+    @Test func closeTakesTheDrainTimeoutOnlyOnce() throws {
+        let options = ClientOptions { $0.requests.drainTimeout = .seconds(5) }
+        try simulate(options: options, handler: { _ in .noReply }) { service, client in
+            try await client.connect()
+            await service.server.pauseReading()
+            let handle = client.start(ask(filled(1_000_000)), timeout: .seconds(4))
+            let began = service.now
+            await client.close()
+            let took = service.now - began
+            #expect(took == .seconds(5))
+            #expect(await failure(of: handle)?.code == .timedOut)
+        }
+    }
+
+    /// Requests of a pinned caller go by a faster way than `cancelAll`, which so came after a request started later.
+    @Test func cancelAllSparesWhatIsStartedAfterIt() throws {
+        try simulate { _, client in
+            try await client.connect()
+            let (first, second) = await withTaskExecutorPreference(client.executor) {
+                let first = client.start(ask("a"))
+                client.cancelAll()
+                return (first, client.start(ask("b")))
+            }
+            #expect(await failure(of: first)?.code == .cancelled)
+            try await expectBody("b", of: second)
+        }
+    }
+
+    /// A stream of states that nobody iterates was kept until the connection was closed.
+    @Test func statesThatNobodyReadsAreForgotten() throws {
+        let network = SimulatedNetwork(seed: 1)
+        try network.runBlocking {
+            let connection = network.connection(to: ["db:7000"], speaking: .standard)
+            for _ in 0..<10 { _ = connection.states }
+            try await network.clock.sleep(for: .seconds(1))
+            #expect(await connection.stateReaders.streams.isEmpty)
+            await connection.closeNow()
+        }
+    }
+
+    /// Every ping of a server that does not read left a pong in the queue.
+    @Test func aServerThatPingsAndNeverReadsGetsFewPongs() throws {
+        let network = SimulatedNetwork(seed: 1)
+        try network.runBlocking {
+            let codec = AnsweringCodec()
+            let server = try await network.serve(at: "db:7000", speaking: codec)
+            let client = network.client(of: ["db:7000"], speaking: codec)
+            try await client.connect()
+            await server.pauseReading()
+            for _ in 0..<20_000 { _ = try await server.ping() }
+            try await network.clock.sleep(for: .seconds(10))
+            // 128 KiB are in the kernels' buffers, about 11,000 pongs.
+            #expect(await client.unwrittenBytes < 100_000)
+            await server.resumeReading()
+            try await expectEcho("a", by: client)
+            await client.closeNow()
+            await server.stop()
+        }
+    }
+}
+
+/// The standard layout, which answers pings.
+private struct AnsweringCodec: FrameCodec {
+    private let layout: FrameLayout = .standard
+    var matching: ResponseMatching { layout.matching }
+
+    mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? { try layout.decode(&input) }
+
+    mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        try layout.encode(frame, into: &output)
+    }
+
+    func pong(answering ping: Frame) -> Frame? { Frame(.pong, serial: ping.serial) }
+
+    func serverSide() -> any FrameCodec { layout.serverSide() }
+}
+
+extension Client {
+    /// When it is going to look at its requests again.
+    fileprivate var unwrittenBytes: Int { connection.assumeIsolated { $0.links[0].machine.outbound.byteCount } }
+    fileprivate var nextDeadline: Instant? { timer?.deadline ?? queue.nextDeadline }
+}

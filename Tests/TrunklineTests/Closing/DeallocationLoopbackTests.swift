@@ -1,0 +1,159 @@
+import Testing
+import TrunklineTesting
+
+@testable import Trunkline
+
+extension HeavyTests {
+    /// Clients that are let go without a word while something is under way that keeps a connection busy.
+    @Suite(.timeLimit(.minutes(5)))
+    struct DeallocationLoopbackTests {
+        /// What a client is in the midst of.
+        enum Phase: CaseIterable {
+            case racing, handshaking, waiting, probing, draining
+        }
+
+        /// The servers that clients are in the midst of something with.
+        private struct Place: Sendable {
+            /// Echoes, but for "login", "silence" and "reset".
+            let server: LoopbackServer
+            let other: LoopbackServer
+            /// Nobody listens there.
+            let dead: Endpoint
+            /// Does not even accept.
+            let deaf: Endpoint
+        }
+
+        @Test(arguments: Phase.allCases)
+        func clientsLetGoLeaveNothingBehind(_ phase: Phase) async throws {
+            let cycles = max(80, stormRequests / 100)
+            let handler: LoopbackServer.Handler = { request in
+                switch request.body {
+                case "login", "silence": .noReply
+                case "reset": .reset
+                default: .echo
+                }
+            }
+            let deaf = try RawListener(backlog: 0)
+            deaf.fill()
+            try await withServer(speaking: .standard, handler: handler) { server in
+                try await withServer(speaking: .standard, handler: handler) { other in
+                    let gone = try await Wire.startServer(speaking: .standard)
+                    await gone.stop()
+                    let place = Place(
+                        server: server,
+                        other: other,
+                        dead: gone.endpoint,
+                        deaf: .host("127.0.0.1", port: deaf.port)
+                    )
+                    _ = try await self.cycle(cycles / 10, phase, place)
+                    let before = Usage()
+                    let left = try await self.cycle(cycles, phase, place)
+                    #expect(left == 0)
+                    try await server.waitForConnections(0, within: patience)
+                    try await other.waitForConnections(0, within: patience)
+                    let after = Usage()
+                    // One descriptor per cycle would be five times as many.
+                    #expect(after.descriptors - before.descriptors < max(100, cycles / 5), "\(before) \(after)")
+                    #expect(after.residentKilobytes - before.residentKilobytes < 200_000, "\(before) \(after)")
+                }
+            }
+            withExtendedLifetime(deaf) {}
+        }
+
+        /// Lets go of `count` clients in the midst of `phase`; returns how many of them, or their connections, are still
+        /// there.
+        private func cycle(_ count: Int, _ phase: Phase, _ place: Place) async throws -> Int {
+            try await withThrowingTaskGroup(of: Int.self) { group in
+                for _ in 0..<8 {
+                    group.addTask {
+                        var clients: [Weak<Client>] = []
+                        var connections: [Weak<Connection>] = []
+                        for number in 0..<count / 8 {
+                            let loops = Mechanism.allCases[number % 2].loops
+                            let (client, connection) = try await self.abandon(phase, place, on: loops)
+                            clients.append(client)
+                            connections.append(connection)
+                        }
+                        // Whoever still holds one is a closure on a loop, or a task, that has not had its turn yet.
+                        let limit = ContinuousClock.now.advanced(by: patience)
+                        func left() -> Int {
+                            clients.count { $0.object != nil } + connections.count { $0.object != nil }
+                        }
+                        while left() > 0, ContinuousClock.now < limit { await moment() }
+                        return left()
+                    }
+                }
+                return try await group.reduce(0, +)
+            }
+        }
+
+        /// Makes a client, waits until it is in the midst of `phase`, and lets go of it.
+        private func abandon(
+            _ phase: Phase,
+            _ place: Place,
+            on loops: EventLoops
+        ) async throws -> (Weak<Client>, Weak<Connection>) {
+            let endpoints: [Endpoint] =
+                switch phase {
+                case .racing: [place.deaf]
+                case .waiting: [place.dead]
+                case .handshaking, .probing, .draining: [place.server.endpoint, place.other.endpoint]
+                }
+            let client = Client(to: endpoints, speaking: .standard, options: Self.options(phase), on: loops)
+            let found = (Weak(client), Weak(client.connection))
+            switch phase {
+            case .racing, .handshaking, .waiting:
+                _ = client.start(ask("never"))
+                for await state in client.states where Self.isMeant(state, phase) { break }
+            case .probing:
+                _ = client.start(ask("reset"))
+                while await !client.isProbing { await moment() }
+            case .draining:
+                let handle = client.start(ask("silence"))
+                try await expectEcho("before", by: client)
+                try await client.switchEndpoint(to: place.other.endpoint)
+                try await expectEcho("after", by: client)
+                #expect(await client.hasLeftLinks)
+                _ = handle
+            }
+            return found
+        }
+
+        private static func isMeant(_ state: ConnectionState, _ phase: Phase) -> Bool {
+            switch state {
+            case .connecting: phase == .racing
+            case .handshaking: phase == .handshaking
+            case .waiting: phase == .waiting
+            default: false
+            }
+        }
+
+        /// Everything takes for ever.
+        private static func options(_ phase: Phase) -> ClientOptions {
+            quickOptions { options in
+                options.connecting.timeout = .seconds(3600)
+                options.requests.timeout = .seconds(3600)
+                options.requests.drainTimeout = .seconds(3600)
+                options.reconnecting.policy = FixedRetries(count: 1000, delay: .seconds(3600))
+                switch phase {
+                case .handshaking:
+                    options.handshake.timeout = .seconds(3600)
+                    options.handshake.perform = { handshaker in
+                        _ = try await handshaker.send(Request(type: 0x411, body: "login"))
+                    }
+                case .probing:
+                    options.diagnosis.probeTimeout = .seconds(3600)
+                    options.diagnosis.probe = { _ in (try? await Task.sleep(for: .seconds(3600))) != nil }
+                default: break
+                }
+            }
+        }
+    }
+}
+
+extension Client {
+    /// Whether there are links that were left and have requests under way.
+    fileprivate var hasLeftLinks: Bool { connection.assumeIsolated { $0.links.contains { $0.draining != nil } } }
+    /// Whether the user's probe is asked about a link that is gone.
+    fileprivate var isProbing: Bool { connection.assumeIsolated { $0.networkProbe != nil } }
+}

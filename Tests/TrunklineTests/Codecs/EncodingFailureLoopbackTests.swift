@@ -1,0 +1,75 @@
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// Pings, pongs and cancellations that a codec makes and cannot encode. They vanished without a trace; of a ping the server's
+/// silence was what the report said.
+@Suite(.tags(.realThreads))
+struct EncodingFailureLoopbackTests {
+    /// The standard layout, but for frames that it makes and refuses.
+    struct Forgetful: FrameCodec {
+        let refused: Frame.Kind
+        var layout = FrameLayout.standard
+
+        var matching: ResponseMatching { layout.matching }
+
+        mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? { try layout.decode(&input) }
+
+        mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+            guard frame.kind != refused else { throw FrameError(.malformed, "no \(refused) today") }
+            try layout.encode(frame, into: &output)
+        }
+
+        func ping(number: UInt64) -> Frame? { Frame(.ping) }
+        func pong(answering ping: Frame) -> Frame? { Frame(.pong) }
+        var pongsLookLikePings: Bool { layout.pongsLookLikePings }
+        func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? { Frame(.cancel, serial: serial) }
+        func serverSide() -> any FrameCodec { layout.serverSide() }
+    }
+
+    @Test func aPingCostsTheLinkAndIsNamed() async throws {
+        let options = quickOptions { $0.liveness.interval = .milliseconds(5) }
+        try await withServerAndClient(speaking: Forgetful(refused: .ping), clientOptions: options) { _, client in
+            let reports = client.disconnects
+            try await client.connect()
+            for await report in reports.prefix(1) {
+                #expect(report.cause == .closedLocally && report.endedBy == .client)
+                let error = try #require(report.error as? TransportError)
+                #expect(error.message == "a ping cannot be encoded: malformed: no ping today")
+            }
+            let statistics = await client.statistics.connection
+            #expect(statistics.unencodableFrames >= 1)
+            #expect(statistics.lastEncodingFailure == FrameError(.malformed, "no ping today"))
+        }
+    }
+
+    @Test func aCancellationIsCountedAndTheLinkStays() async throws {
+        let handler: LoopbackServer.Handler = { $0.body == "slow" ? .noReply : .echo }
+        try await withServerAndClient(speaking: Forgetful(refused: .cancel), handler: handler) { server, client in
+            let slow = client.start(ask("slow"))
+            try await server.wait(within: patience) { $0.requestCount == 1 }
+            slow.cancel()
+            _ = await failure(of: slow)
+            let reply = try await client.send(ask("quick"))
+            #expect(reply.body == "quick")
+            let statistics = await client.statistics.connection
+            #expect(statistics.unencodableFrames == 1 && statistics.links == 1)
+            #expect(await server.journal.cancelCount == 0)
+        }
+    }
+
+    @Test func aPongIsCounted() async throws {
+        // A ping of the client's own, for an answer that is late on a slow machine, would pass for the pong.
+        let options = ClientOptions { $0.liveness.probeAfter = nil }
+        try await withServerAndClient(speaking: Forgetful(refused: .pong), clientOptions: options) { server, client in
+            try await client.connect()
+            try await server.waitForConnections(1, within: patience)
+            try await server.ping()
+            _ = try await client.send(ask("behind the ping"))
+            // The pong is encoded at the end of the turn that brought the ping, so before the next request.
+            _ = try await client.send(ask("behind the pong"))
+            #expect(await client.statistics.connection.unencodableFrames == 1)
+            #expect(await server.journal.pongCount == 0)
+        }
+    }
+}

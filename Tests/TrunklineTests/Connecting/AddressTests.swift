@@ -1,0 +1,387 @@
+import Testing
+import TrunklineTesting
+
+@testable import Trunkline
+
+/// Names with several addresses, some of which are dead or slow, and names that are slow themselves.
+///
+/// "db" is where the server of `simulate` is, an IPv4 address; "fd00::1" is a host of its own.
+@Suite(.simulated) struct AddressTests {
+    private let patient = ClientOptions { $0.reconnecting.maximumAttempts = 1 }
+
+    /// Connects to "many:7000", which is "fd00::1" and "db", and tells how long it took.
+    private func timeToConnect(_ service: SimulatedService, _ options: ClientOptions? = nil) async throws -> Duration {
+        service.network.setName("many", hosts: ["fd00::1", "db"])
+        let client = service.client(of: ["many:7000"], options: options ?? patient)
+        let began = service.now
+        let error = await attempt { () throws(ClientError) in try await client.connect() }
+        let took = service.now - began
+        await client.closeNow()
+        if let error { throw error }
+        return took
+    }
+
+    /// The error of `body`, if it throws one.
+    private func attempt(_ body: nonisolated(nonsending) () async throws(ClientError) -> Void) async -> ClientError? {
+        do throws(ClientError) {
+            try await body()
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    // MARK: Addresses
+
+    @Test func aDeadFirstAddressCostsOneAttemptDelay() throws {
+        try simulate { service, _ in
+            service.network.swallowConnections(to: "fd00::1")
+            let took = try await timeToConnect(service)
+            #expect(took >= .milliseconds(250) && took < .milliseconds(260))
+            let options = ClientOptions { $0.connecting.attemptDelay = .milliseconds(100) }
+            let hasty = try await timeToConnect(service, options)
+            #expect(hasty >= .milliseconds(100) && hasty < .milliseconds(110))
+        }
+    }
+
+    @Test func aRefusingFirstAddressCostsNothing() throws {
+        try simulate { service, _ in
+            service.network.refuseConnections(to: "fd00::1")
+            let took = try await timeToConnect(service)
+            #expect(took < .milliseconds(15))
+        }
+    }
+
+    @Test func theLastAddressHasTimeUntilTheTimeoutOfTheAttempt() throws {
+        try simulate { service, _ in
+            service.network.swallowConnections(to: "fd00::1")
+            service.network.partition("db")
+            // Nothing else is left to start when this one has: the timer must still end the attempt.
+            let began = service.now
+            let error = await attempt { () throws(ClientError) in
+                do { _ = try await timeToConnect(service) } catch { throw error as! ClientError }
+            }
+            #expect(service.now - began == .seconds(3))
+            let cause = try #require(error?.cause as? TransportError)
+            #expect(cause.code == .timedOut)
+            #expect(cause.message.contains("no answer from [fd00:0:0:0:0:0:0:1]:7000; no answer from 10.0.0.1:7000"))
+        }
+    }
+
+    @Test func whenEveryAddressRefusesTheErrorTellsOfAll() throws {
+        try simulate { service, _ in
+            service.network.refuseConnections(to: "db")
+            service.network.makeUnreachable("fd00::1")
+            service.network.setName("many", hosts: ["fd00::1", "db"])
+            let client = service.client(of: ["many:7000"], options: patient)
+            let error = await attempt { () throws(ClientError) in try await client.connect() }
+            #expect(error?.code == .unavailable)
+            #expect(error?.attempts.count == 1)
+            let cause = try #require(error?.cause as? TransportError)
+            #expect(cause.code == .refused)
+            #expect(cause.message.contains("many:7000"))
+            #expect(cause.message.contains("connection refused: db"))
+            #expect(cause.message.contains("no route to fd00::1"))
+            await client.closeNow()
+        }
+    }
+
+    /// Both addresses answer at nearly the same time, the one a little before the other, or in one turn of the loop.
+    @Test func ofTwoThatAnswerTogetherOneIsKept() async throws {
+        for seed in seeds(200) {
+            await Task.yield()
+            try simulate(seed: seed) { service, _ in
+                var slow = NetworkConditions()
+                slow.latency = .zero...(.zero)
+                service.network.setConditions(slow, for: "db")
+                slow.connectDelay = .milliseconds(250)...(.milliseconds(seed % 3 == 0 ? 250 : 252))
+                service.network.setConditions(slow, for: "fd00::1")
+                service.network.setName("many", hosts: ["fd00::1", "db"])
+                let other = try await service.startServer(at: "[fd00::1]:7000", speaking: .standard)
+                let client = service.client(of: ["many:7000"])
+                try await expectEcho("a", by: client)
+                try await service.pass(.seconds(2))
+                #expect(service.network.openLinks == 1, "seed \(seed)")
+                let served = await [service.server.received.count, other.received.count]
+                #expect(served.sorted() == [0, 1], "seed \(seed)")
+                await client.closeNow()
+                await other.stop()
+            }
+        }
+    }
+
+    @Test func aLoserThatConnectsLaterIsClosed() throws {
+        try simulate { service, _ in
+            var slow = NetworkConditions()
+            slow.connectDelay = .milliseconds(400)...(.milliseconds(400))
+            service.network.setConditions(slow, for: "fd00::1")
+            service.network.setName("many", hosts: ["fd00::1", "db"])
+            let slowServer = try await service.startServer(at: "[fd00::1]:7000", speaking: .standard)
+            let client = service.client(of: ["many:7000"])
+            try await client.connect()
+            #expect(service.network.linksMade == 2)
+            #expect(service.network.openLinks == 1)
+            try await service.pass(.seconds(1))
+            #expect(service.network.openLinks == 1)
+            #expect(await slowServer.connectionCount == 0)
+            #expect(await service.server.connectionCount == 1)
+            try await expectEcho("a", by: client)
+            await client.closeNow()
+            await slowServer.stop()
+        }
+    }
+
+    @Test func closingDuringTheRaceClosesEverySocket() throws {
+        try simulate { service, _ in
+            service.network.setName("many", hosts: ["fd00::1", "fd00::2", "db"])
+            service.network.partition()
+            let client = service.client(of: ["many:7000"])
+            let handle = client.start(ask("a"))
+            try await service.pass(.milliseconds(700))
+            #expect(service.network.openLinks == 3)
+            await client.closeNow()
+            #expect(service.network.openLinks == 0)
+            #expect(await failure(of: handle)?.fate == .notSent)
+        }
+    }
+
+    @Test func suspendingOrSwitchingDuringTheRaceClosesEverySocket() throws {
+        try simulate { service, _ in
+            service.network.setName("many", hosts: ["fd00::1", "fd00::2"])
+            service.network.partition("many")
+            let endpoints: [Endpoint] = ["many:7000", "db:7000"]
+            let connection = service.connection(to: endpoints, speaking: .standard)
+            await connection.connectIfNeeded()
+            try await service.pass(.milliseconds(700))
+            #expect(service.network.openLinks == 2)
+            await connection.suspend()
+            #expect(service.network.openLinks == 0)
+            #expect(await connection.phase == nil)
+            await connection.resume()
+            try await service.pass(.milliseconds(700))
+            #expect(service.network.openLinks == 2)
+            try await connection.switchEndpoint(to: service.endpoint("db:7000"))
+            try await service.pass(.milliseconds(20))
+            #expect(service.network.openLinks == 1)
+            #expect(await connection.state.isReady)
+            await connection.closeNow()
+        }
+    }
+
+    @Test func lettingGoOfAConnectionDuringTheRaceClosesEverySocket() throws {
+        try simulate { service, _ in
+            service.network.setName("many", hosts: ["fd00::1", "db"])
+            service.network.partition()
+            do {
+                let connection = service.connection(to: ["many:7000"], speaking: .standard)
+                await connection.connectIfNeeded()
+                try await service.pass(.milliseconds(700))
+                #expect(service.network.openLinks == 2)
+            }
+            try await service.pass(.milliseconds(1))
+            #expect(service.network.openLinks == 0)
+        }
+    }
+
+    // MARK: Names
+
+    @Test func aSlowIPv6AnswerCostsTheResolutionDelay() throws {
+        for answer in [NameAnswer.after(.seconds(1)), .never] {
+            try simulate { service, _ in
+                service.network.setResolution(of: "many", ipv6: answer)
+                let took = try await timeToConnect(service)
+                #expect(took >= .milliseconds(50) && took < .milliseconds(65))
+            }
+        }
+    }
+
+    @Test func aFailedIPv6AnswerCostsNothing() throws {
+        try simulate { service, _ in
+            service.network.setResolution(of: "many", ipv6: .failure(after: .milliseconds(8)), ipv4: .after(.zero))
+            let took = try await timeToConnect(service)
+            #expect(took >= .milliseconds(8) && took < .milliseconds(15))
+        }
+    }
+
+    @Test func anIPv6AnswerThatComesLaterIsStillUsed() throws {
+        try simulate { service, _ in
+            service.network.setResolution(of: "many", ipv6: .after(.seconds(1)))
+            service.network.refuseConnections(to: "db")
+            let other = try await service.startServer(at: "[fd00::1]:7000", speaking: .standard)
+            let took = try await timeToConnect(service)
+            #expect(took >= .seconds(1) && took < .milliseconds(1010))
+            await other.stop()
+        }
+    }
+
+    @Test func aNameThatIsNeverAnsweredFailsAtTheTimeout() throws {
+        try simulate { service, _ in
+            service.network.setResolution(of: "many", ipv6: .never, ipv4: .never)
+            let began = service.now
+            let client = service.client(of: ["many:7000"], options: patient)
+            let error = await attempt { () throws(ClientError) in try await client.connect() }
+            #expect(service.now - began == .seconds(3))
+            #expect((error?.cause as? TransportError)?.code == .nameResolutionFailed)
+            await client.closeNow()
+        }
+    }
+
+    @Test func anAnswerToAnAttemptThatIsOverIsIgnored() throws {
+        let options = ClientOptions {
+            $0.connecting.timeout = .milliseconds(100)
+            $0.reconnecting.policy = Backoff(base: .zero)
+        }
+        try simulate { service, _ in
+            service.network.setName("many", hosts: ["db"])
+            // Comes in the middle of the second attempt, whose own look-ups are never answered.
+            service.network.setResolution(
+                of: "many",
+                ipv6: .after(.milliseconds(150)),
+                ipv4: .after(.milliseconds(150))
+            )
+            let client = service.client(of: ["many:7000"], options: options)
+            let handle = client.start(ask("a"))
+            try await service.pass(.milliseconds(120))
+            service.network.setResolution(of: "many", ipv6: .never, ipv4: .never)
+            try await service.pass(.seconds(1))
+            #expect(service.network.linksMade == 0)
+            await client.closeNow()
+            #expect(await failure(of: handle)?.fate == .notSent)
+        }
+    }
+
+    @Test func cancellingWhileTheNameIsResolvedLeavesNothing() throws {
+        try simulate { service, _ in
+            service.network.setResolution(of: "many", ipv6: .after(.seconds(1)), ipv4: .after(.seconds(1)))
+            service.network.setName("many", hosts: ["db"])
+            let client = service.client(of: ["many:7000"])
+            let connecting = Task(executorPreference: service.network.executor) {
+                await failure { () throws(ClientError) in try await client.connect() }
+            }
+            try await service.pass(.milliseconds(500))
+            connecting.cancel()
+            #expect(await connecting.value?.code == .cancelled)
+            let began = service.now
+            await client.close()
+            #expect(service.now == began)
+            try await service.pass(.seconds(2))
+            #expect(service.network.linksMade == 0)
+        }
+    }
+
+    @Test func resolvingAndConnectingAreToldApart() throws {
+        try simulate { service, _ in
+            service.network.setResolution(of: "many", ipv6: .after(.seconds(1)), ipv4: .after(.seconds(1)))
+            service.network.setName("many", hosts: ["db"])
+            service.network.partition("db")
+            let connection = service.connection(to: ["many:7000"], speaking: .standard)
+            #expect(await connection.phase == nil)
+            await connection.connectIfNeeded()
+            try await service.pass(.milliseconds(1))
+            #expect(await connection.phase == .resolving)
+            try await service.pass(.milliseconds(1500))
+            #expect(await connection.phase == .connecting)
+            service.network.heal("db")
+            try await service.pass(.milliseconds(100))
+            #expect(await connection.phase == nil)
+            #expect(await connection.state.description.contains("ready"))
+            await connection.closeNow()
+        }
+    }
+
+    // MARK: The source address
+
+    @Test func aSourceAddressOfTheOtherFamilySkipsAnAddress() throws {
+        try simulate { service, _ in
+            let options = ClientOptions {
+                $0.connecting.sourceAddress = "10.9.9.9"
+                $0.reconnecting.maximumAttempts = 1
+            }
+            service.network.swallowConnections(to: "fd00::1")
+            let took = try await timeToConnect(service, options)
+            #expect(took < .milliseconds(15))
+        }
+    }
+
+    @Test(arguments: ["no address", "fd00::9", ""])
+    func aSourceAddressThatCannotBeUsedIsAnError(_ source: String) throws {
+        let options = ClientOptions {
+            $0.connecting.sourceAddress = source
+            $0.reconnecting.maximumAttempts = 100
+        }
+        try simulate { service, _ in
+            let endpoints = (1...100).map { Endpoint.host("10.0.0.1", port: $0) }
+            let client = service.client(of: endpoints, options: options)
+            let error = await attempt { () throws(ClientError) in try await client.connect() }
+            #expect((error?.cause as? TransportError)?.code == .invalidAddress)
+            #expect(error?.attempts.count == 8)
+            #expect(service.network.linksMade == 0)
+            await client.closeNow()
+        }
+    }
+
+    // MARK: Anything
+
+    /// Addresses and answers of every kind: somebody who can be reached is reached in time, and nothing is left over.
+    @Test func whateverTheAddressesDoTheRightOneIsFound() async throws {
+        for seed in seeds(400) {
+            await Task.yield()
+            let first = try race(seed: seed)
+            // What TLS says is of other bytes every time.
+            if seed % 20 == 0, !Wire.isSecured { #expect(try race(seed: seed) == first, "seed \(seed)") }
+        }
+    }
+
+    private func race(seed: UInt64) throws -> UInt64 {
+        let network = SimulatedNetwork(seed: seed)
+        try network.runBlocking {
+            var random = SeededGenerator(seed: seed &+ 77)
+            var hosts: [String] = []
+            var servers: [LoopbackServer] = []
+            var canBeReached = false
+            let answers = (0..<2).map { _ in
+                [NameAnswer.usual, .after(.milliseconds(Int.random(in: 0...300, using: &random)))]
+                    .randomElement(using: &random) ?? .usual
+            }
+            network.setResolution(of: "many", ipv6: answers[0], ipv4: answers[1])
+            for number in 1...Int.random(in: 1...6, using: &random) {
+                let host = Bool.random(using: &random) ? "fd00::\(number)" : "10.0.1.\(number)"
+                hosts.append(host)
+                let endpoint = Endpoint.host(host, port: 7000)
+                switch Int.random(in: 0..<5, using: &random) {
+                case 0: network.refuseConnections(to: host)
+                case 1: network.swallowConnections(to: host)
+                case 2: network.makeUnreachable(host)
+                case 3:
+                    var slow = NetworkConditions()
+                    slow.connectDelay = .milliseconds(200)...(.milliseconds(600))
+                    network.setConditions(slow, for: host)
+                    fallthrough
+                default:
+                    servers.append(try await network.serve(at: endpoint, speaking: .standard))
+                    canBeReached = true
+                }
+            }
+            network.setName("many", hosts: hosts)
+            let options = ClientOptions { $0.reconnecting.maximumAttempts = 1 }
+            let client = network.client(of: ["many:7000"], speaking: .standard, options: options)
+            let began = network.clock.now
+            let error = await attempt { () throws(ClientError) in try await client.connect() }
+            let took = began.duration(to: network.clock.now)
+            #expect((error == nil) == canBeReached, "seed \(seed): \(error.map(\.description) ?? "connected")")
+            #expect(took <= .seconds(3), "seed \(seed)")
+            if error == nil { try await expectEcho("a", by: client) }
+            try await network.clock.sleep(for: .seconds(1))
+            #expect(network.openLinks == (error == nil ? 1 : 0), "seed \(seed)")
+            await client.closeNow()
+            for server in servers { await server.stop() }
+        }
+        #expect(network.openLinks == 0, "seed \(seed)")
+        return network.fingerprint
+    }
+}
+
+extension Connection {
+    /// How far the attempt under way has come.
+    fileprivate var phase: ConnectingPhase? { attempt?.phase }
+}

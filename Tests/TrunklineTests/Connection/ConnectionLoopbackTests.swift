@@ -1,0 +1,206 @@
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// A connection of its own: frames that are pulled, states, writing and closing.
+///
+/// A task that does not prefer the loop is enqueued anew at *every* `await` on the loop, even of a call that stays on
+/// the same actor. So whatever was true before an `await` may be false behind it: several tests here are about that.
+@Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
+struct ConnectionLoopbackTests {
+    private func withConnection(
+        by mechanism: Mechanism = .epoll,
+        speaking layout: FrameLayout = .standard,
+        handler: @escaping LoopbackServer.Handler = { _ in .echo },
+        _ body: nonisolated(nonsending) (LoopbackServer, Connection) async throws -> Void
+    ) async throws {
+        try await withServer(speaking: layout, handler: handler) { server in
+            let connection = Connection(
+                to: server.endpoint,
+                speaking: layout,
+                options: quickOptions(),
+                on: mechanism.loops
+            )
+            do {
+                try await body(server, connection)
+            } catch {
+                await connection.closeNow()
+                throw error
+            }
+            await connection.closeNow()
+        }
+    }
+
+    @Test(arguments: Mechanism.allCases)
+    func framesOfEveryKindComeInOrderAcrossLinks(_ mechanism: Mechanism) async throws {
+        let handler: LoopbackServer.Handler = { _ in .sequence([.push(Frame(.push, type: 2)), .ping, .echo]) }
+        try await withConnection(by: mechanism, handler: handler) { server, connection in
+            var frames = connection.frames.makeAsyncIterator()
+            for round in 1...3 {
+                try await connection.write(Frame(.request, type: 0x410, serial: SerialNumber(round)))
+                var kinds: [Frame.Kind?] = []
+                for _ in 0..<3 { kinds.append(await frames.next()?.kind) }
+                #expect(kinds == [.push, .ping, .response])
+                await server.disconnectAll()
+                // Only who reads or writes learns of it.
+                var link = connection.states.makeAsyncIterator()
+                async let next = frames.next()
+                try await server.wait(within: patience) { $0.totalConnections == round + 1 && $0.connectionCount == 1 }
+                try await server.push(Frame(.push, type: 3))
+                #expect(await next?.type == 3)
+                while let state = await link.next(), !state.isReady {}
+            }
+        }
+    }
+
+    @Test(arguments: Mechanism.allCases)
+    func statesTellTheWholeLifeOfAConnection(_ mechanism: Mechanism) async throws {
+        try await withConnection(by: mechanism) { server, connection in
+            let states = connection.states
+            let telling = Task {
+                var names: [String] = []
+                for await state in states {
+                    let name = state.description.prefix { $0 != " " && $0 != ":" }
+                    if names.last != String(name) { names.append(String(name)) }
+                }
+                return names
+            }
+            #expect(await connection.state == .idle)
+            try await connection.write(Frame(.request, type: 0x410, serial: 1))
+            try await server.waitForRequests(1, within: patience)
+            var current = connection.states.makeAsyncIterator()
+            #expect(await current.next()?.isReady == true)
+            #expect(await connection.frames.first { _ in true }?.serial == 1)
+            await server.stopAccepting()
+            await server.disconnectAll()
+            async let frame = connection.frames.first { _ in true }  // whoever reads learns of it
+            while let state = await current.next() {
+                if case .waiting = state { break }
+            }
+            try await server.resumeAccepting()
+            while let state = await current.next(), !state.isReady {}
+            await connection.close()
+            _ = await frame
+            #expect(await connection.state == .closed)
+            #expect(await current.next() == .closed)
+            #expect(await current.next() == nil)
+            let names = await telling.value
+            #expect(names.first == "idle")
+            #expect(names.last == "closed")
+            for name in ["connecting", "ready", "waiting"] { #expect(names.contains(name)) }
+        }
+    }
+
+    @Test func aWriteFailsHonestly() async throws {
+        try await withConnection(speaking: strictLayout) { server, connection in
+            let unencodable = await failure { () throws(ClientError) in
+                try await connection.write(Frame(.request, type: 0x1_0000))
+            }
+            #expect(unencodable?.code == .invalidRequest)
+            #expect(unencodable?.fate == .notSent)
+            await server.stopAccepting()
+            await server.disconnectAll()
+            let cancelled = await withTaskGroup(of: ClientError?.self) { group in
+                group.cancelAll()
+                group.addTask {
+                    await failure { () throws(ClientError) in try await connection.write(Frame(.request, type: 7)) }
+                }
+                return await group.next() ?? nil
+            }
+            #expect(cancelled?.code == .cancelled)
+            #expect(cancelled?.fate == .notSent)
+            await connection.close()
+            let closed = await failure { () throws(ClientError) in
+                try await connection.write(Frame(.request, type: 7))
+            }
+            #expect(closed?.code == .closed)
+            #expect(closed?.fate == .notSent)
+            #expect(await connection.frames.first { _ in true } == nil)
+        }
+    }
+
+    @Test func aReaderThatIsCancelledLeavesTheFramesToOthers() async throws {
+        try await withConnection { _, connection in
+            let cancelled = Task { await connection.frames.first { _ in true } }
+            cancelled.cancel()
+            #expect(await cancelled.value == nil)
+            try await connection.write(Frame(.request, type: 0x410, serial: 9))
+            #expect(await connection.frames.first { _ in true }?.serial == 9)
+        }
+    }
+
+    @Test func closeWritesOutWhatIsQueued() async throws {
+        try await withConnection { server, connection in
+            try await connection.write(Frame(.request, type: 0x410, serial: 1))
+            let writes = (2...50).map { serial in
+                Task {
+                    do throws(ClientError) {
+                        try await connection.write(
+                            Frame(.request, type: 0x410, serial: SerialNumber(serial), body: filled(10_000))
+                        )
+                        return true
+                    } catch {
+                        #expect(error.code == .closed)
+                        #expect(error.fate == .notSent)
+                        return false
+                    }
+                }
+            }
+            await connection.close()
+            var written = 1
+            for write in writes where await write.value { written += 1 }
+            try await server.wait(within: patience) { $0.totalConnections == 1 && $0.connectionCount == 0 }
+            #expect(await server.journal.requestCount == written)
+        }
+    }
+
+    // MARK: Between question and registration
+
+    /// The fact came true between the look at the journal and the registration of the one who waits for it.
+    @Test func aFactIsNotMissedByWhoIsAboutToWaitForIt() async throws {
+        try await withServerAndClient { server, client in
+            for round in 1...1000 {
+                let body = Bytes("\(round)")
+                async let reply = client.send(ask(body))
+                try await server.waitForRequest(within: patience) { $0.body == body }
+                _ = try await reply
+            }
+        }
+    }
+
+    /// Closed between the question whether it is closed and the registration of a reader, a writer or one who waits
+    /// for the end: they waited for ever.
+    @Test func whoeverUsesAConnectionWhileItClosesIsTold() async throws {
+        try await withServer(speaking: .standard) { server in
+            for _ in 0..<200 {
+                let connection = Connection(to: server.endpoint, speaking: .standard, options: quickOptions())
+                try await connection.write(Frame(.request, type: 0x410, serial: 1))
+                await withTaskGroup(of: Void.self) { group in
+                    for _ in 0..<2 {
+                        group.addTask { for await _ in connection.frames {} }
+                        group.addTask {
+                            do throws(ClientError) {
+                                while true { try await connection.write(Frame(.request, type: 0x410, serial: 2)) }
+                            } catch { #expect(error.code == .closed) }
+                        }
+                        group.addTask { await connection.close() }
+                    }
+                }
+                #expect(await connection.state == .closed)
+            }
+        }
+    }
+
+    /// A frame was delivered between a reader's look into the inbox and its registration: it lay there until the next.
+    @Test func aFrameIsNotMissedByWhoIsAboutToAskForIt() async throws {
+        let handler: LoopbackServer.Handler = { _ in .sequence([.echo, .echo, .echo]) }
+        try await withConnection(handler: handler) { _, connection in
+            for round in 1...300 {
+                await withTaskGroup(of: Void.self) { group in
+                    for _ in 0..<3 { group.addTask { for await _ in connection.frames.prefix(1) {} } }
+                    try? await connection.write(Frame(.request, type: 0x410, serial: SerialNumber(round)))
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,249 @@
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// Going from one endpoint to another while requests are under way.
+@Suite(.simulated, .timeLimit(.minutes(5)))
+struct DrainingTests {
+    /// A protocol whose server can say that it goes, and for how long.
+    struct PoliteCodec: FrameCodec {
+        var layout = FrameLayout.standard
+        var matching: ResponseMatching { layout.matching }
+
+        mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+            guard var frame = try layout.decode(&input) else { return nil }
+            if frame.kind == .push, frame.body.first == UInt8(ascii: "!") { frame.kind = .goAway }
+            return frame
+        }
+
+        mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+            try layout.encode(frame, into: &output)
+        }
+
+        func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? {
+            layout.cancelFrame(for: serial, type: type)
+        }
+
+        func retryAfter(in goAway: Frame) -> Duration? { Int(String(goAway.body).dropFirst()).map { .seconds($0) } }
+        func serverSide() -> any FrameCodec { layout.serverSide() }
+    }
+
+    /// Runs `body` with servers at "a:1" and "b:1" that take a second for "slow" requests, and a client of both.
+    private func simulateTwo(
+        options: ClientOptions = ClientOptions(),
+        speaking codec: some FrameCodec = PoliteCodec(),
+        _ body: @escaping @Sendable (SimulatedNetwork, LoopbackServer, LoopbackServer, Client) async throws -> Void
+    ) throws {
+        let network = SimulatedNetwork(seed: 1)
+        try network.runBlocking {
+            let handler: LoopbackServer.Handler = { $0.body == "slow" ? .after(.seconds(1), .echo) : .echo }
+            let first = try await network.serve(at: "a:1", speaking: codec, handler: handler)
+            let second = try await network.serve(at: "b:1", speaking: codec, handler: handler)
+            let client = network.client(of: ["a:1", "b:1"], speaking: codec, options: options)
+            try await body(network, first, second, client)
+            await client.close()
+            await first.stop()
+            await second.stop()
+        }
+        #expect(network.openLinks == 0)
+    }
+
+    @Test func aSwitchLetsTheRequestsUnderWayFinishOnTheOldLink() throws {
+        try simulateTwo { network, first, second, client in
+            let slow = client.start(ask("slow"))
+            _ = try await first.waitForRequest { $0.body == "slow" }
+            var reports = client.disconnects.makeAsyncIterator()
+            try await client.switchEndpoint(to: second.endpoint)
+            try await expectEcho("quick", by: client)
+            #expect(await second.received.map(\.body) == ["quick"])
+            #expect(await first.connectionCount == 1)
+            try await expectBody("slow", of: slow)
+            let report = await reports.next()
+            #expect(report?.endpoint == first.endpoint && report?.phase == .draining && report?.requestsLost == 0)
+            #expect(report?.cause == .closedLocally && report?.endedBy == .client)
+            try await network.clock.sleep(for: .seconds(2))
+            #expect(await first.connectionCount == 0)
+            #expect(await first.received.map(\.body) == ["slow"])
+        }
+    }
+
+    @Test func aRequestOnALeftLinkMeetsItsDeadlineThere() throws {
+        try simulateTwo { network, first, second, client in
+            let slow = client.start(ask("slow"), timeout: .milliseconds(500))
+            _ = try await first.waitForRequest { $0.body == "slow" }
+            try await client.switchEndpoint(to: second.endpoint)
+            let error = await failure(of: slow)
+            #expect(error?.code == .timedOut && error?.fate == .unknown)
+            // The cancel frame went where the request was.
+            try await network.clock.sleep(for: .seconds(2))
+            #expect(await first.journal.cancelCount == 1)
+            #expect(await second.journal.cancelCount == 0)
+            #expect(await first.connectionCount == 0)
+        }
+    }
+
+    @Test func aLeftLinkThatIsLostTakesOnlyItsOwnRequestsWithIt() throws {
+        try simulateTwo { network, first, second, client in
+            let lost = client.start(ask("slow"))
+            _ = try await first.waitForRequest { $0.body == "slow" }
+            try await client.switchEndpoint(to: second.endpoint)
+            let kept = client.start(ask("slow"))
+            _ = try await second.waitForRequest { $0.body == "slow" }
+            network.reset("a")
+            let error = await failure(of: lost)
+            #expect(error?.code == .connectionLost && error?.fate == .unknown)
+            try await expectBody("slow", of: kept)
+        }
+    }
+
+    @Test func theNewLinkThatIsLostLeavesTheOldOneAlone() throws {
+        try simulateTwo { network, first, second, client in
+            let kept = client.start(ask("slow"))
+            _ = try await first.waitForRequest { $0.body == "slow" }
+            try await client.switchEndpoint(to: second.endpoint)
+            let lost = client.start(ask("slow"))
+            _ = try await second.waitForRequest { $0.body == "slow" }
+            network.reset("b")
+            let error = await failure(of: lost)
+            #expect(error?.code == .connectionLost && error?.fate == .unknown)
+            try await expectBody("slow", of: kept)
+        }
+    }
+
+    /// Requests that end with their link were ended with *every* link: one that was under way on a link that had been
+    /// left failed with the new link's loss, and its caller was told that nothing of it was sent.
+    @Test func theNewLinkThatIsLostLeavesRequestsAloneThatEndWithTheOldOne() throws {
+        try simulateTwo { network, first, second, client in
+            try await client.connect()
+            let kept = [
+                client.start(ask("slow"), retry: .never), client.start(ask("slow"), waitsForReady: false),
+            ]
+            _ = try await first.waitForRequest { $0.body == "slow" }
+            try await client.switchEndpoint(to: second.endpoint)
+            try await expectEcho("quick", by: client)
+            network.reset("b")
+            for handle in kept { try await expectBody("slow", of: handle) }
+        }
+    }
+
+    @Test func aServerThatGoesIsLeftAndStaysAloneForAsLongAsItAsked() throws {
+        try simulateTwo { network, first, second, client in
+            try await client.connect()
+            let slow = client.start(ask("slow"))
+            _ = try await first.waitForRequest { $0.body == "slow" }
+            try await first.push(Frame(.push, type: 2, body: "!60"))
+            var states = client.states.makeAsyncIterator()
+            while let state = await states.next() {
+                if case .ready(second.endpoint, _) = state { break }
+            }
+            try await expectEcho("quick", by: client)
+            try await expectBody("slow", of: slow)
+            #expect(await second.received.map(\.body) == ["quick"])
+            // The second goes too: the first may not be asked before its minute is over.
+            try await second.push(Frame(.push, type: 2, body: "!5"))
+            let began = network.clock.now.offset
+            try await network.clock.sleep(for: .seconds(1))
+            try await expectEcho("late", by: client, timeout: .seconds(100))
+            #expect(network.clock.now.offset - began >= .seconds(5))
+            #expect(await second.received.map(\.body) == ["quick", "late"])
+        }
+    }
+
+    @Test func inProtocolsMatchedInOrderEachLinkHasItsOwnOrder() throws {
+        try simulateTwo(speaking: inOrderLayout) { network, first, second, client in
+            let slow = client.start(Request(body: "slow"))
+            _ = try await first.waitForRequest { $0.body == "slow" }
+            try await client.switchEndpoint(to: second.endpoint)
+            let reply = try await client.send(Request(body: "quick"))
+            #expect(reply.body == "quick")
+            try await expectBody("slow", of: slow)
+        }
+    }
+
+    @Test func anEndpointWhoseRequestsFailIsLeft() throws {
+        let options = ClientOptions { $0.requests.timeout = .seconds(1) }
+        try simulateTwo(options: options) { network, first, second, client in
+            // 100 requests, of which every tenth is answered too late.
+            for number in 0..<100 where await second.totalConnections == 0 {
+                if number % 9 == 8 {
+                    await first.script(.after(.seconds(2), .echo))
+                    let error = await failure { () throws(ClientError) in try await client.send(ask("late")) }
+                    #expect(error?.code == .timedOut)
+                } else {
+                    try await expectEcho(Bytes("\(number)"), by: client)
+                }
+            }
+            try await expectEcho("b", by: client)
+            #expect(await second.received.last?.body == "b")
+            let answered = await first.received.count { $0.kind == .request && $0.body != "late" }
+            #expect(answered >= 30 && answered <= 45)
+            #expect(await first.received.count { $0.body == "late" } == 4)
+        }
+    }
+
+    /// Links on which nothing was ever sent ended at the same place as the one before them, and took its order with them.
+    @Test func anIdleLinkThatWasLeftTakesNoOtherOrderWithIt() throws {
+        try simulateTwo(speaking: inOrderLayout) { network, first, second, client in
+            let slow = client.start(Request(body: "slow"))
+            _ = try await first.waitForRequest { $0.body == "slow" }
+            try await client.switchEndpoint(to: second.endpoint)
+            try await client.connect()
+            try await client.switchEndpoint(to: first.endpoint)
+            try await network.clock.sleep(for: .milliseconds(100))
+            await second.disconnectAll()
+            try await expectBody("slow", of: slow)
+        }
+    }
+
+    /// Our own suspension was counted as so many failures of the endpoint, which was left at once.
+    @Test func suspendingSaysNothingAboutTheEndpoint() throws {
+        try simulateTwo { network, first, second, client in
+            let handles = (0..<50).map { _ in client.start(ask("slow")) }
+            try await first.waitForRequests(50)
+            await client.suspend()
+            for handle in handles { #expect(await failure(of: handle)?.code == .connectionLost) }
+            await client.resume()
+            try await expectEcho("quick", by: client)
+            #expect(await first.received.last?.body == "quick")
+            #expect(await second.totalConnections == 0)
+        }
+    }
+
+    @Test func everyEndIsReportedAlsoThoseThatWeMake() throws {
+        try simulateTwo { network, first, second, client in
+            let reports = client.disconnects
+            try await client.connect()
+            await client.suspend()
+            await client.resume()
+            try await expectEcho("a", by: client)
+            await client.close()
+            var causes: [DisconnectCause] = []
+            for await report in reports {
+                causes.append(report.cause)
+                #expect(report.phase == .ready || report.phase == .draining)
+                #expect(report.endedBy == .client)
+            }
+            #expect(causes == [.closedLocally, .closedLocally])
+            let statistics = await client.statistics.connection
+            #expect(statistics.links == 2 && statistics.attempts == 2 && statistics.failedAttempts == 0)
+        }
+    }
+
+    @Test func closingEndsLinksThatWereLeft() throws {
+        try simulateTwo { network, first, second, client in
+            let slow = client.start(ask("slow"))
+            _ = try await first.waitForRequest { $0.body == "slow" }
+            try await client.switchEndpoint(to: second.endpoint)
+            try await expectEcho("quick", by: client)
+            await client.closeNow()
+            let error = await failure(of: slow)
+            #expect(error?.code == .closed && error?.fate == .unknown)
+        }
+    }
+}
+
+/// A length and a body: responses match in order.
+private let inOrderLayout = FrameLayout {
+    Field.length(UInt32.self, counting: .body)
+    Field.body
+}

@@ -1,0 +1,157 @@
+import Synchronization
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// Writes that find the link gone while what was read from it is still being taken.
+@Suite(.simulated, .timeLimit(.minutes(5)))
+struct WriteFailureTests {
+    /// The write of the pong failed, what was left of the link was read, and the same frames were taken again, the ping among
+    /// them, and so on until the stack was full.
+    @Test func aPingAndAResetInOneHandshakeAreTakenOnce() throws {
+        let network = SimulatedNetwork(seed: 1)
+        let pongs = Mutex(0)
+        let codec = InterruptedCodec(base: PartsCodec.inOrder) {
+            let isFirst = pongs.withLock { pongs in
+                pongs += 1
+                return pongs == 1
+            }
+            if isFirst { network.reset("db") }
+        }
+        let heard = Mutex<[Bytes]>([])
+        let options = ClientOptions {
+            $0.handshake.perform = { handshaker in
+                for _ in 0..<2 {
+                    let frame = try await handshaker.nextFrame()
+                    heard.withLock { $0.append(frame.body) }
+                }
+            }
+        }
+        let serverOptions = LoopbackServer.Options {
+            $0.onConnect = .sequence([
+                .push(Frame(.push, type: 2, body: "hello")), .ping, .push(Frame(.push, type: 2, body: "there")),
+            ])
+        }
+        try network.runBlocking {
+            let server = try await network.serve(at: "db:1", speaking: PartsCodec.inOrder, options: serverOptions)
+            let client = network.client(of: ["db:1"], speaking: codec, options: options)
+            try await expectEcho("a", by: client)
+            #expect(heard.withLock { $0 } == ["hello", "there", "hello", "there"])
+            let statistics = await client.statistics
+            #expect(statistics.connection.attempts == 2 && statistics.connection.disconnects == [.reset: 1])
+            #expect(pongs.withLock { $0 } == 2)
+            await client.close()
+            await server.stop()
+        }
+        #expect(network.openLinks == 0)
+    }
+
+    /// A malformed part is followed by another request's response, on a link that was left. The cancellation was
+    /// written at once, found the link gone, and ended it before the response, which had been read, was taken.
+    @Test func aCancellationThatFindsALeftLinkGoneKeepsNobodysAnswer() throws {
+        let network = SimulatedNetwork(seed: 1)
+        let codec = InterruptedCodec(base: PartsCodec.standard) { network.reset("a") }
+        // A part of the reply to the request with serial 50, the client's first.
+        let header: [UInt8] = [0x80, 0, 4, 0x10, 0, 0, 0, 50, 0, 0, 0, 7]
+        let malformed = Reaction.garbage(Bytes(header + Array("garbled".utf8)))
+        try network.runBlocking {
+            let handler: LoopbackServer.Handler = {
+                $0.body == "bad" ? .noReply : .after(.seconds(1), .sequence([malformed, .echo]))
+            }
+            let first = try await network.serve(at: "a:1", speaking: PartsCodec.standard, handler: handler)
+            let second = try await network.serve(at: "b:1", speaking: PartsCodec.standard)
+            let client = network.client(of: ["a:1", "b:1"], speaking: codec)
+            let (bad, good) = (client.start(ask("bad")), client.start(ask("good")))
+            try await first.waitForRequests(2)
+            try await client.switchEndpoint(to: second.endpoint)
+            try await expectBody("good", of: good)
+            let error = await failure(of: bad)
+            #expect(error?.code == .protocolViolation && error?.fate == .unknown)
+            try await expectEcho("elsewhere", by: client)
+            await client.close()
+            await first.stop()
+            await second.stop()
+        }
+        #expect(network.openLinks == 0)
+    }
+
+    /// The write of the pong failed, and of what had arrived on the draining link one reading more was taken: 256 frames at
+    /// most. Over TLS there are bytes left when no frames are, in the engine, which the socket has handed over.
+    @Test(arguments: [(false, 2000), (true, 6000)])
+    func everythingThatHadArrivedOnADrainingLinkComesBeforeItsEnd(overTLS: Bool, count: Int) throws {
+        let network = SimulatedNetwork(seed: 1, conditions: .wide)
+        let codec = InterruptedCodec(base: FrameLayout.standard) { network.reset("a") }
+        try network.runBlocking {
+            let first = try await network.serve(at: "a:1", speaking: .standard, overTLS: overTLS) { _ in
+                .after(.seconds(1), .sequence([.ping, .garbage(Bytes(numberedPushes(count))), .echo]))
+            }
+            let second = try await network.serve(at: "b:1", speaking: .standard, overTLS: overTLS)
+            let client = network.client(of: ["a:1", "b:1"], speaking: codec, overTLS: overTLS)
+            let pushes = client.pushes(buffering: PushBuffering(maximumCount: count))
+            let handle = client.start(ask("a"))
+            try await first.waitForRequests(1)
+            try await client.switchEndpoint(to: second.endpoint)
+            try await expectBody("a", of: handle)
+            await expectNumberedPushes(count, from: pushes)
+            #expect(await client.statistics.connection.disconnects == [.reset: 1])
+            await client.close()
+            await first.stop()
+            await second.stop()
+        }
+        #expect(network.openLinks == 0)
+    }
+
+    /// Over TLS a read takes no more than so many records, and reading stopped at the first that was cut short: of 100 pushes
+    /// in records of one byte 20 arrived.
+    @Test(arguments: [false, true])
+    func everythingThatHadArrivedInSmallRecordsComesBeforeTheEnd(isDraining: Bool) throws {
+        let count = 100
+        let authority = try TestAuthority()
+        let network = SimulatedNetwork(seed: 5, conditions: .wide)
+        let server = TestServer(on: network.loop, echoes: false, tls: try authority.serverContext())
+        try network.runBlocking {
+            try await server.listen(on: network.address("db"))
+            let other = try await network.serve(at: "other:1", speaking: .standard)
+            let options = ClientOptions { $0.tls.roots = .only(authority.root) }
+            let endpoint = Endpoint.host("db", port: 7000).secured()
+            let codec = InterruptedCodec(base: FrameLayout.standard) { network.reset("db") }
+            let client = Client(to: [endpoint, other.endpoint], speaking: codec, options: options, on: network.loops)
+            let pushes = client.pushes(buffering: PushBuffering(maximumCount: count))
+            try await client.connect()
+            let pending = client.start(ask("stays"))
+            let peer = await server.peers[0]
+            await peer.wait { $0.received.count >= 12 + 5 }
+            if isDraining { try await client.switchEndpoint(to: other.endpoint) }
+            let ping: [UInt8] = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]
+            await peer.writeSingly(ping + numberedPushes(count))
+            await expectNumberedPushes(count, from: pushes)
+            #expect(await failure(of: pending)?.code == .connectionLost)
+            await client.closeNow()
+            await peer.close()
+            await server.stop()
+            await other.stop()
+        }
+    }
+
+    /// Cancellations on links that were left are written at the end of the turn, and a client that closes within that turn
+    /// closes those links.
+    @Test(arguments: [true, false])
+    func aCancellationOnALeftLinkReachesTheServerAlsoWhenTheClientCloses(_ atOnce: Bool) throws {
+        let network = SimulatedNetwork(seed: 1)
+        try network.runBlocking {
+            let first = try await network.serve(at: "a:1", speaking: .standard) { _ in .noReply }
+            let second = try await network.serve(at: "b:1", speaking: .standard)
+            let client = network.client(of: ["a:1", "b:1"], speaking: .standard)
+            let handle = client.start(ask("x"))
+            try await first.waitForRequests(1)
+            try await client.switchEndpoint(to: second.endpoint)
+            handle.cancel()
+            if atOnce { await client.closeNow() } else { await client.close() }
+            #expect(await failure(of: handle)?.code == .cancelled)
+            try await first.waitForCancel()
+            await first.stop()
+            await second.stop()
+        }
+        #expect(network.openLinks == 0)
+    }
+}

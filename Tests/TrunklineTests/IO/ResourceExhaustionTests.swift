@@ -1,0 +1,110 @@
+import Testing
+import TrunklineTesting
+
+@testable import Trunkline
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
+/// A process that has run out of file descriptors or threads: attempts fail with the cause, and succeed when there are
+/// some again. It trapped when the first client was made.
+@Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
+struct ResourceExhaustionTests {
+    /// In a process of its own, whose limit it lowers to what is open already.
+    @Test func withoutDescriptorsAttemptsFailAndThenSucceed() async {
+        await #expect(processExitsWith: .success) {
+            let server = try await LoopbackServer.start(speaking: .standard, on: EventLoops(count: 1))
+            for mechanism in [EventLoops.Mechanism.epoll, .poll] {
+                let usual = try #require(Descriptors.limit())
+                Descriptors.setLimit(try #require(Descriptors.firstFree()))
+                let options = ClientOptions { $0.reconnecting.policy = .never }
+                let loops = EventLoops(count: 1, mechanism: mechanism)
+                let client = Client(to: server.endpoint, speaking: .standard, options: options, on: loops)
+                var failure: ClientError?
+                do throws(ClientError) { try await client.connect() } catch { failure = error }
+                Descriptors.setLimit(usual)
+                let error = try #require(failure)
+                #expect(error.code == .unavailable && error.fate == .notSent)
+                let cause = try #require(error.cause as? TransportError)
+                #expect(cause.errno == EMFILE && cause.description.contains("\(server.endpoint)"), "\(cause)")
+                // Jobs and timers went on meanwhile, and now there are descriptors.
+                let reply = try await client.send(Request(type: 0x410, body: "hello"))
+                #expect(reply.body == "hello")
+                await client.close()
+            }
+            await server.stop()
+        }
+    }
+
+    /// The loop works on borrowed threads until it has one of its own.
+    @Test func withoutAThreadRequestsAreAnsweredAllTheSame() async throws {
+        let system = System()
+        let loops = EventLoops(startingThreadBy: { system.start($0, $1) })
+        try await withLoopbackServer(speaking: .standard, handler: { $0.body == "lost" ? .noReply : .echo }) { server in
+            let client = Client(to: server.endpoint, speaking: .standard, on: loops)
+            for number in 0..<20 { try await expectEcho(Bytes("\(number)"), by: client) }
+            // Timers work, too.
+            let error = await failure { () throws(ClientError) in
+                try await client.send(ask("lost"), timeout: .milliseconds(50))
+            }
+            #expect(error?.code == .timedOut)
+            #expect(system.state.withLock { $0.refused > 0 && !$0.hasStarted })
+            system.state.withLock { $0.hasThreads = true }
+            while !system.state.withLock({ $0.hasStarted }) { await moment() }
+            for number in 0..<20 { try await expectEcho(Bytes("\(number)"), by: client) }
+            await client.close()
+        }
+    }
+
+    /// Has no threads until it is told to.
+    private final class System: Sendable {
+        let state = Lock((hasThreads: false, refused: 0, hasStarted: false))
+
+        func start(_ name: String, _ body: @escaping @Sendable () -> Void) -> Int32 {
+            let hasThreads = state.withLock { state in
+                if state.hasThreads { state.hasStarted = true } else { state.refused += 1 }
+                return state.hasThreads
+            }
+            return hasThreads ? startThread(named: name, body) : EAGAIN
+        }
+    }
+}
+
+/// The limit on the numbers of descriptors of this process.
+private enum Descriptors {
+    static func limit() -> UInt64? {
+        var limit = rlimit()
+        #if os(Linux)
+            let code = unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+        #else
+            let code = unsafe getrlimit(RLIMIT_NOFILE, &limit)
+        #endif
+        return code == 0 ? UInt64(limit.rlim_cur) : nil
+    }
+
+    static func setLimit(_ count: UInt64) {
+        var limit = rlimit()
+        #if os(Linux)
+            unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+            limit.rlim_cur = rlim_t(count)
+            unsafe setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+        #else
+            unsafe getrlimit(RLIMIT_NOFILE, &limit)
+            limit.rlim_cur = rlim_t(count)
+            unsafe setrlimit(RLIMIT_NOFILE, &limit)
+        #endif
+    }
+
+    /// The number that the next descriptor would have.
+    static func firstFree() -> UInt64? {
+        let descriptor = dup(0)
+        guard descriptor >= 0 else { return nil }
+        close(descriptor)
+        return UInt64(descriptor)
+    }
+}

@@ -1,0 +1,114 @@
+import Synchronization
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// Links matched in order whose answers do not come, or come too late: when they are replaced, and when not.
+@Suite(.simulated, .timeLimit(.minutes(5)))
+struct ResponseStallTests {
+    private static func options(_ maximumStalls: Int? = 3) -> ClientOptions {
+        ClientOptions {
+            $0.requests.timeout = .seconds(1)
+            $0.liveness.maximumStalls = maximumStalls
+            $0.failover.errorRate = nil
+        }
+    }
+
+    /// Leaves the answer to "lost" out.
+    private static let handler: LoopbackServer.Handler = { $0.body == "lost" ? .noReply : .echo }
+
+    /// Every later request was out of time, for ever: its answer was taken for the late one of the request before it.
+    @Test func aLinkThatNeverGetsLevelAgainIsReplaced() throws {
+        try simulate(speaking: PartsCodec.inOrder, options: Self.options(), handler: Self.handler) { service, client in
+            var reports = client.disconnects.makeAsyncIterator()
+            try await expectEcho("a", by: client)
+            for body in ["lost", "b", "c"] as [Bytes] {
+                #expect(await failure { () throws(ClientError) in try await client.send(ask(body)) }?.code == .timedOut)
+            }
+            try await expectEcho("d", by: client)
+            let report = await reports.next()
+            #expect(report?.cause == .unanswered && report?.endedBy == .client && report?.requestsLost == 0)
+            let statistics = await client.statistics
+            #expect(statistics.connection.links == 2 && statistics.lateResponses == 2)
+            #expect(await service.server.received.map(\.body) == ["a", "lost", "b", "c", "d"])
+        }
+    }
+
+    /// Requests that come in bursts have answers in time, those of others, so that in-time answers prove nothing.
+    @Test func answersInTimeDoNotHideAShiftedLink() throws {
+        try simulate(speaking: PartsCodec.inOrder, options: Self.options(), handler: Self.handler) { _, client in
+            _ = await client.send(all: [ask("a"), ask("lost")])
+            for _ in 0..<2 { _ = await client.send(all: (0..<5).map { ask($0) }) }
+            for (index, result) in await client.send(all: (0..<5).map { ask($0) }).enumerated() {
+                #expect((try? result.get())?.body == Bytes("\(index)"))
+            }
+            #expect(await client.statistics.connection.links == 2)
+        }
+    }
+
+    @Test func aSlowServerKeepsItsLinkWhenItsAnswersCome() throws {
+        let handler: LoopbackServer.Handler = { _ in .after(.milliseconds(1500), .echo) }
+        try simulate(speaking: PartsCodec.inOrder, options: Self.options(1), handler: handler) { service, client in
+            let first = await failure { () throws(ClientError) in try await client.send(ask("a")) }
+            #expect(first?.code == .timedOut)
+            // With 1 the first is enough; with more, every answer that makes it level begins the count anew.
+            #expect(await client.statistics.connection.disconnects == [.unanswered: 1])
+        }
+        try simulate(speaking: PartsCodec.inOrder, options: Self.options(2), handler: handler) { service, client in
+            for index in 0..<20 {
+                let error = await failure { () throws(ClientError) in try await client.send(ask(index)) }
+                #expect(error?.code == .timedOut)
+                try await service.pass(.seconds(1))
+            }
+            let statistics = await client.statistics
+            #expect(statistics.connection.links == 1 && statistics.lateResponses == 20)
+        }
+    }
+
+    @Test func requestsThatAreStillUnderWayKeepTheLink() throws {
+        let handler: LoopbackServer.Handler = { $0.body == "slow" ? .after(.seconds(20), .echo) : .echo }
+        try simulate(speaking: PartsCodec.inOrder, options: Self.options(1), handler: handler) { service, client in
+            let slow = client.start(ask("slow"), timeout: .seconds(60))
+            for _ in 0..<5 { _ = try? await client.send(ask("x")) }
+            try await expectBody("slow", of: slow)
+            try await expectEcho("a", by: client)
+            #expect(await client.statistics.connection.links == 1)
+        }
+    }
+
+    @Test func cancelledRequestsAreNoStall() throws {
+        let handler: LoopbackServer.Handler = { $0.body == "slow" ? .after(.seconds(20), .echo) : .echo }
+        try simulate(speaking: PartsCodec.inOrder, options: Self.options(1), handler: handler) { service, client in
+            for _ in 0..<5 {
+                let handle = client.start(ask("slow"))
+                try await service.pass(.milliseconds(100))
+                handle.cancel()
+            }
+            try await service.pass(.seconds(200))
+            try await expectEcho("a", by: client)
+            let statistics = await client.statistics
+            #expect(statistics.connection.links == 1 && statistics.lateResponses == 5)
+        }
+    }
+
+    @Test func aLimitOfNoneKeepsTheLinkForEver() throws {
+        try simulate(speaking: PartsCodec.inOrder, options: Self.options(nil), handler: Self.handler) { _, client in
+            for body in ["lost", "b", "c", "d", "e", "f"] as [Bytes] {
+                #expect(await failure { () throws(ClientError) in try await client.send(ask(body)) }?.code == .timedOut)
+            }
+            #expect(await client.statistics.connection.links == 1)
+        }
+    }
+
+    /// With serials a missing answer shifts nothing.
+    @Test func linksWithSerialsDoNotStall() throws {
+        try simulate(speaking: PartsCodec.standard, options: Self.options(1), handler: Self.handler) { _, client in
+            for _ in 0..<5 {
+                let error = await failure { () throws(ClientError) in try await client.send(ask("lost")) }
+                #expect(error?.code == .timedOut)
+                try await expectEcho("a", by: client)
+            }
+            #expect(await client.statistics.connection.links == 1)
+        }
+    }
+}

@@ -1,0 +1,159 @@
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// Servers that accept and say nothing, and servers that stop in the middle of a word.
+@Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
+struct SilentServerLoopbackTests {
+    /// A server that is alive and does not answer: the link is not to blame.
+    @Test(arguments: Mechanism.allCases)
+    func aServerThatNeverAnswersCostsTheRequestsNotTheLink(_ mechanism: Mechanism) async throws {
+        let options = quickOptions {
+            $0.liveness.interval = .milliseconds(20)
+            $0.liveness.probeAfter = .milliseconds(20)
+            $0.liveness.deadline = .seconds(100)
+        }
+        // By what is asked, not by a script: a busy server may read the first requests after their deadline.
+        try await withServerAndClient(
+            by: mechanism,
+            clientOptions: options,
+            handler: { $0.body == "a" ? .echo : .noReply }
+        ) { server, client in
+            for _ in 0..<3 {
+                let handles = (0..<20).map { client.start(ask($0), timeout: .milliseconds(200)) }
+                for handle in handles {
+                    let error = await failure(of: handle)
+                    #expect(error?.code == .timedOut)
+                    #expect(error?.fate == .unknown || error?.fate == .notSent)
+                }
+            }
+            try await server.wait(within: patience) { $0.pingCount > 0 }
+            try await expectEcho("a", by: client)
+            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.statistics.connection.disconnects.isEmpty)
+            #expect(await server.totalConnections == 1)
+        }
+    }
+
+    /// The kernel accepts, and no program ever does: only the heartbeat can tell.
+    @Test(arguments: Mechanism.allCases)
+    func aServerThatNobodyRunsIsLeftForAnother(_ mechanism: Mechanism) async throws {
+        let mute = try RawListener()
+        let options = quickOptions {
+            $0.liveness.interval = .seconds(100)
+            $0.liveness.probeAfter = .milliseconds(50)
+            $0.liveness.deadline = .seconds(2)
+        }
+        try await withServer(speaking: .standard) { server in
+            let endpoints = [.host("127.0.0.1", port: mute.port), server.endpoint]
+            try await withClient(to: endpoints, speaking: .standard, options: options, on: mechanism.loops) { client in
+                var reports = client.disconnects.makeAsyncIterator()
+                try await client.connect()
+                let lost = client.start(ask("lost"))
+                let kept = client.start(ask("kept"), retry: .idempotent(attempts: 1000))
+                let error = await failure(of: lost)
+                #expect(error?.code == .connectionLost && error?.fate == .unknown)
+                #expect((error?.cause as? TransportError)?.code == .halfOpen)
+                try await expectBody("kept", of: kept)
+                let report = await reports.next()
+                #expect(report?.endpoint == endpoints[0] && report?.phase == .ready)
+                #expect(report?.cause == .halfOpen && report?.requestsLost == 2)
+                // Once for each link: a machine may have so much to do that two seconds of silence befall this server, too.
+                let received = await server.received.map(\.body)
+                #expect(!received.isEmpty && received.allSatisfy { $0 == "kept" })
+                let connections = await server.totalConnections
+                #expect(received.count <= connections)
+            }
+        }
+        withExtendedLifetime(mute) {}
+    }
+
+    /// A login that is not answered: those who wait are served by the next endpoint.
+    @Test(arguments: Mechanism.allCases)
+    func aHandshakeWithoutAnAnswerGoesToTheNextEndpoint(_ mechanism: Mechanism) async throws {
+        let mute = try RawListener()
+        let options = quickOptions { options in
+            options.connecting.timeout = .seconds(60)
+            // On a busy machine a login over TLS was out of time again and again, until the requests were.
+            options.handshake.timeout = .seconds(1)
+            options.requests.timeout = nil
+            options.handshake.perform = { handshaker in
+                _ = try await handshaker.send(Request(type: 0x411, body: "login"), timeout: .seconds(60))
+            }
+        }
+        try await withServer(speaking: .standard) { server in
+            let endpoints = [.host("127.0.0.1", port: mute.port), server.endpoint]
+            let client = Client(to: endpoints, speaking: .standard, options: options, on: mechanism.loops)
+            let reports = reports(of: client)
+            let handles = (0..<20).map { client.start(ask($0)) }
+            for (number, handle) in handles.enumerated() { try await expectBody(Bytes("\(number)"), of: handle) }
+            // A machine that has much else to do may let the other server's login time out as well.
+            #expect(await server.received.prefix(1).map(\.body) == ["login"])
+            #expect(await server.received.suffix(20).map(\.body) == (0..<20).map { Bytes("\($0)") })
+            await client.close()
+            let first = try #require(await reports.value.first)
+            #expect(first.endpoint == endpoints[0] && first.phase == .handshaking)
+            #expect(first.cause == .timedOut && first.lifetime == .zero && first.requestsLost == 0)
+        }
+        withExtendedLifetime(mute) {}
+    }
+
+    // MARK: Half a frame
+
+    /// Where a reply is cut off.
+    enum Cut: CaseIterable {
+        case inTheHeader, afterTheHeader, inTheBody
+
+        /// A reply to the first request, as far as it goes.
+        var bytes: Bytes {
+            let header: [UInt8] = [0, 0, 4, 0x10, 0, 0, 0, 50, 0, 0, 0, 200]
+            return switch self {
+            case .inTheHeader: Bytes(header.prefix(6))
+            case .afterTheHeader: Bytes(header)
+            case .inTheBody: Bytes(header + [UInt8](repeating: 7, count: 100))
+            }
+        }
+    }
+
+    /// The server dies in the middle of a reply: nobody takes the half for a whole, nor what the next link brings for
+    /// its end.
+    @Test(arguments: Mechanism.allCases, Cut.allCases)
+    func halfAReplyIsNone(_ mechanism: Mechanism, _ cut: Cut) async throws {
+        let handler: LoopbackServer.Handler = { request in
+            switch request.body {
+            case "reset": .sequence([.garbage(cut.bytes), .after(.milliseconds(20), .reset)])
+            case "close": .sequence([.garbage(cut.bytes), .close])
+            case "silence": .noReply
+            default: .echo
+            }
+        }
+        try await withServerAndClient(by: mechanism, handler: handler) { server, client in
+            let reports = reports(of: client)
+            for ending in ["reset", "close"] as [Bytes] {
+                try await expectEcho("before", by: client)
+                let handles = client.startAll(["silence", "silence", ending])
+                for handle in handles {
+                    let error = await failure(of: handle)
+                    #expect(error?.code == .connectionLost && error?.fate == .unknown)
+                    #expect(error?.endpoint == server.endpoint)
+                    let code: TransportError.Code = ending == "reset" ? .reset : .closedByPeer
+                    #expect((error?.cause as? TransportError)?.code == code)
+                }
+                try await expectEcho(filled(300), by: client)
+            }
+            #expect(await client.statistics.unknownResponses == 0)
+            await client.close()
+            let all = await reports.value
+            #expect(all.map(\.cause) == [.reset, .closedByServer])
+            #expect(all.map(\.endedBy) == [.network, .server])
+            #expect(all.map(\.requestsLost) == [3, 3])
+            #expect(all.allSatisfy { $0.phase == .ready && $0.bytesUnsent == 0 && $0.lifetime > .zero })
+            #expect(all.map { $0.errno != 0 } == [true, false])
+        }
+    }
+}
+
+extension Client {
+    /// Starts requests with these bodies, in this order.
+    fileprivate nonisolated func startAll(_ bodies: [Bytes]) -> [PendingRequest] { bodies.map { start(ask($0)) } }
+}

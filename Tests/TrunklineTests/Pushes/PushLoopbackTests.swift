@@ -1,0 +1,135 @@
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// Streams of pushes: bounded, honest, and never in the way of replies.
+@Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
+struct PushLoopbackTests {
+    /// Answers "flood" with a thousand numbered pushes and then an echo.
+    private static let flood: LoopbackServer.Handler = { request in
+        guard request.body == "flood" else { return .echo }
+        return .sequence((0..<1000).map { .push(Frame(.push, type: 2, body: Bytes("\($0)"))) } + [.echo])
+    }
+
+    /// What `stream` gives until its end, in words.
+    private func words(of stream: PushStream) async -> [String] {
+        var words: [String] = []
+        for await push in stream {
+            switch push {
+            case .message(let frame): words.append(String(frame.body))
+            case .dropped(let count): words.append("dropped \(count)")
+            case .reconnected: words.append("reconnected")
+            case .failed(let error): words.append("failed \(error.code)")
+            }
+        }
+        return words
+    }
+
+    @Test(arguments: Mechanism.allCases)
+    func aStreamThatNobodyReadsIsBoundedByItsPolicy(_ mechanism: Mechanism) async throws {
+        try await withServerAndClient(by: mechanism, handler: Self.flood) { _, client in
+            let oldest = client.pushes(buffering: PushBuffering(maximumCount: 3, overflow: .dropOldest))
+            let newest = client.pushes(buffering: PushBuffering(maximumCount: 3, overflow: .dropNewest))
+            let failing = client.pushes(buffering: PushBuffering(maximumCount: 3, overflow: .fail))
+            let small = client.pushes(buffering: PushBuffering(maximumBytes: 9, overflow: .dropOldest))
+            let roomy = client.pushes()
+            try await expectEcho("flood", by: client)  // behind a thousand pushes that nobody has read
+            #expect(await client.statistics.pushes == 1000)
+            await client.close()
+            #expect(await words(of: oldest) == ["dropped 997", "997", "998", "999"])
+            #expect(await words(of: newest) == ["0", "1", "2", "dropped 997"])
+            #expect(await words(of: failing) == ["0", "1", "2", "failed overloaded"])
+            #expect(await words(of: small) == ["dropped 997", "997", "998", "999"])
+            #expect(await words(of: roomy) == (0..<1000).map(String.init))
+        }
+    }
+
+    @Test(arguments: Mechanism.allCases)
+    func readingIsSuspendedAndResumedForThoseWhoAskForIt(_ mechanism: Mechanism) async throws {
+        try await withServerAndClient(by: mechanism, handler: Self.flood) { _, client in
+            let stream = client.pushes(buffering: PushBuffering(maximumCount: 4, overflow: .suspendReading))
+            async let reply = client.send(ask("flood"))
+            var numbers: [String] = []
+            for await frame in stream.messages.prefix(1000) { numbers.append(String(frame.body)) }
+            #expect(numbers == (0..<1000).map(String.init))
+            let body = try await reply.body
+            #expect(body == "flood")
+        }
+    }
+
+    @Test func aConsumerThatIsCancelledEndsOnlyItsOwnStream() async throws {
+        try await withServerAndClient(handler: Self.flood) { _, client in
+            let other = client.pushes()
+            let stream = client.pushes()
+            let consumer = Task { await words(of: stream) }
+            try await client.connect()
+            consumer.cancel()
+            #expect(await consumer.value.isEmpty)
+            try await expectEcho("flood", by: client)
+            var count = 0
+            for await _ in other.prefix(1000) { count += 1 }
+            #expect(count == 1000)
+        }
+    }
+
+    @Test func aStreamThatIsLetGoIsForgotten() async throws {
+        try await withServerAndClient(handler: Self.flood) { _, client in
+            var dropped: PushStream? = client.pushes(
+                buffering: PushBuffering(maximumCount: 1, overflow: .suspendReading)
+            )
+            let kept = client.pushes()
+            // Its full buffer has suspended reading; letting go of it resumes.
+            async let reply = client.send(ask("flood"))
+            for await _ in kept.prefix(1) { break }
+            #expect(dropped != nil)
+            dropped = nil
+            let body = try await reply.body
+            #expect(body == "flood")
+        }
+    }
+
+    @Test(arguments: Mechanism.allCases)
+    func aStreamOutlivesItsLinkAndEndsWithItsClient(_ mechanism: Mechanism) async throws {
+        try await withServerAndClient(by: mechanism) { server, client in
+            let stream = client.pushes()
+            try await client.connect()
+            for round in 0..<3 {
+                try await server.waitForConnections(1, within: patience)
+                try await server.push(Frame(.push, type: 2, body: Bytes("\(round)")))
+                // Behind the push on the same link.
+                try await expectEcho("barrier", by: client)
+                if round < 2 { await server.disconnectAll(reset: round == 0) }
+            }
+            await client.close()
+            #expect(await words(of: stream) == ["0", "reconnected", "1", "reconnected", "2"])
+            #expect(await words(of: stream).isEmpty)
+            #expect(await words(of: client.pushes()).isEmpty)
+        }
+    }
+
+    @Test func aStreamOfATypeGetsThatTypeOnly() async throws {
+        let handler: LoopbackServer.Handler = { _ in
+            .sequence((2..<8).map { .push(Frame(.push, type: $0, body: Bytes("\($0)"))) } + [.echo])
+        }
+        try await withServerAndClient(handler: handler) { _, client in
+            let (one, some, all) = (client.pushes(ofType: 3), client.pushes(ofTypes: 4...6), client.pushes())
+            try await expectEcho("go", by: client)
+            await client.close()
+            #expect(await words(of: one) == ["3"])
+            #expect(await words(of: some) == ["4", "5", "6"])
+            #expect(await words(of: all) == ["2", "3", "4", "5", "6", "7"])
+        }
+    }
+
+    @Test func severalIteratorsOfAStreamShareItsElements() async throws {
+        try await withServerAndClient(handler: Self.flood) { _, client in
+            let stream = client.pushes()
+            let readers = (0..<4).map { _ in Task { await words(of: stream) } }
+            try await expectEcho("flood", by: client)
+            await client.close()
+            var numbers: [Int] = []
+            for reader in readers { numbers += await reader.value.compactMap(Int.init) }
+            #expect(numbers.sorted() == Array(0..<1000))
+        }
+    }
+}

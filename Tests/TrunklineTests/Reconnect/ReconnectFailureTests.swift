@@ -1,0 +1,216 @@
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// Giving up, for a while or for good, and what is under way meanwhile on links that were left.
+@Suite(.simulated, .timeLimit(.minutes(5)))
+struct ReconnectFailureTests {
+    private typealias PoliteCodec = DrainingTests.PoliteCodec
+
+    /// Runs `body` with a server at "db:7000" that takes a second for "slow" requests, and a client that never tries
+    /// again by itself.
+    private func simulate(
+        speaking codec: some FrameCodec = PoliteCodec(),
+        _ change: @escaping @Sendable (inout ClientOptions) -> Void = { $0.reconnecting.policy = .never },
+        _ body: @escaping @Sendable (SimulatedService, Client) async throws -> Void
+    ) throws {
+        let network = SimulatedNetwork(seed: 1)
+        try network.runBlocking {
+            let server = try await network.serve(at: "db:7000", speaking: codec) {
+                $0.body == "slow" ? .after(.seconds(1), .echo) : .echo
+            }
+            let options = ClientOptions(change)
+            let client = network.client(of: ["db:7000"], speaking: codec, options: options)
+            try await body(SimulatedService(network, server, overTLS: Wire.isSecured), client)
+            await client.closeNow()
+            #expect(await client.statistics.pending == 0)
+            #expect(await client.statistics.heldSerials == 0)
+            await server.stop()
+        }
+        #expect(network.openLinks == 0)
+    }
+
+    private let farewell = Frame(.push, type: 2, body: "!")
+
+    // MARK: Links that were left
+
+    /// The only server says that it goes, and the policy gives up: everyone was told `unavailable`, also the request that
+    /// the server was still working on.
+    @Test func givingUpLeavesThoseAloneWhoAreUnderWayOnALeftLink() throws {
+        try simulate { service, client in
+            let slow = client.start(ask("slow"))
+            try await service.server.waitForRequest { $0.body == "slow" }
+            try await service.server.push(farewell)
+            try await service.pass(.milliseconds(100))
+            #expect(await client.statistics.pending == 1)
+            try await expectBody("slow", of: slow)
+            try await service.pass(.seconds(2))
+            #expect(await service.server.connectionCount == 0)
+            // The next request starts over.
+            try await expectEcho("next", by: client)
+            #expect(await service.server.totalConnections == 2)
+        }
+    }
+
+    @Test func whoWaitsForALinkIsToldWhenItIsGivenUp() throws {
+        try simulate {
+            $0.reconnecting.policy = .never
+            $0.requests.maximumInFlight = 1
+        } _: { service, client in
+            let slow = client.start(ask("slow"))
+            let queued = client.start(ask("queued"))
+            try await service.server.waitForRequest { $0.body == "slow" }
+            try await service.server.push(farewell)
+            let error = await failure(of: queued)
+            #expect(error?.code == .unavailable && error?.fate == .notSent)
+            try await expectBody("slow", of: slow)
+            #expect(await service.server.received.map(\.body) == ["slow"])
+            // The place of the one that finished is free again, and only that one.
+            try await expectEcho("next", by: client)
+        }
+    }
+
+    @Test func aRequestOnALeftLinkMeetsItsDeadlineAlsoAfterGivingUp() throws {
+        try simulate { service, client in
+            let slow = client.start(ask("slow"), timeout: .milliseconds(500))
+            try await service.server.waitForRequest { $0.body == "slow" }
+            try await service.server.push(farewell)
+            let error = await failure(of: slow)
+            #expect(error?.code == .timedOut && error?.fate == .unknown)
+            try await service.server.waitForCancel()
+            try await service.pass(.seconds(2))
+            #expect(await service.server.connectionCount == 0)
+        }
+    }
+
+    /// The switch goes to a server that cannot be reached, the first included, and `maximumAttempts` ends it.
+    @Test func aSwitchThatFailsLeavesTheOldLinkItsRequests() throws {
+        try simulate {
+            $0.reconnecting.maximumAttempts = 2
+        } _: { service, client in
+            let slow = client.start(ask("slow"))
+            try await service.server.waitForRequest { $0.body == "slow" }
+            service.network.refuseConnections(to: "db")
+            let away = service.endpoint("away:1")
+            await client.replaceEndpoints([away, service.server.endpoint])
+            try await client.switchEndpoint(to: away)
+            let error = await failure { () throws(ClientError) in try await client.connect() }
+            #expect(error?.code == .unavailable)
+            try await expectBody("slow", of: slow)
+        }
+    }
+
+    @Test func inProtocolsMatchedInOrderTheLeftLinkKeepsItsOrder() throws {
+        try simulate(speaking: PoliteCodec(layout: inOrderPushLayout)) {
+            $0.reconnecting.policy = .never
+        } _: { service, client in
+            let handles = ["slow", "slow", "slow"].map { client.start(Request(type: 0x410, body: $0)) }
+            try await service.server.waitForRequests(3)
+            handles[0].cancel()
+            try await service.server.push(farewell)
+            _ = await failure(of: handles[0])
+            try await expectBody("slow", of: handles[1])
+            try await expectBody("slow", of: handles[2])
+            let reply = try await client.send(Request(type: 0x410, body: "next"))
+            #expect(reply.body == "next")
+        }
+    }
+
+    @Test func closingWaitsForRequestsOnALeftLinkAlsoAfterGivingUp() throws {
+        try simulate { service, client in
+            let slow = client.start(ask("slow"))
+            try await service.server.waitForRequest { $0.body == "slow" }
+            let began = service.now
+            try await service.server.push(farewell)
+            try await service.pass(.milliseconds(100))
+            await client.close()
+            #expect(service.now - began >= .milliseconds(900) && service.now - began <= .milliseconds(1100))
+            try await expectBody("slow", of: slow)
+        }
+    }
+
+    // MARK: Causes that time does not mend
+
+    /// Every attempt failed in the same way for ever, and callers waited for their deadline.
+    @Test(arguments: ["no address", "fd00::9", ""])
+    func aSourceAddressThatCannotBeOneIsToldAtOnce(_ source: String) throws {
+        try simulate {
+            $0.connecting.sourceAddress = source
+        } _: { service, client in
+            let began = service.now
+            let error = await failure { () throws(ClientError) in try await client.send(ask("a")) }
+            #expect(error?.code == .unavailable && error?.fate == .notSent)
+            #expect((error?.cause as? TransportError)?.code == .invalidAddress)
+            #expect(service.now - began < .milliseconds(100))
+            #expect(await client.statistics.connection.attempts == 1)
+        }
+    }
+
+    @Test func aSourceAddressThatCannotBeOneIsTriedAgainWhenAskedFor() throws {
+        try simulate {
+            $0.connecting.sourceAddress = "no address"
+            $0.reconnecting.retriesPermanentCauses = true
+        } _: { service, client in
+            let error = await failure { () throws(ClientError) in try await client.send(ask("a")) }
+            #expect(error?.code == .timedOut && error?.fate == .notSent)
+            #expect(await client.statistics.connection.attempts > 2)
+        }
+    }
+
+    // MARK: Servers that refuse the handshake
+
+    @Test func aServerThatRefusesForNowIsAskedAgainWhenItSaid() throws {
+        try simulate {
+            $0.handshake.perform = { handshaker in
+                if handshaker.session == 1 {
+                    throw HandshakeRefusal("busy", isPermanent: false, retryAfter: .seconds(20))
+                }
+            }
+        } _: { service, client in
+            let began = service.now
+            let handle = client.start(ask("a"), timeout: .seconds(60))
+            try await service.pass(.seconds(1))
+            let state = await firstState(of: client)
+            if case .waiting(let delay, 2, .handshakeRefused) = state {
+                #expect(delay > .seconds(18) && delay <= .seconds(21))
+            } else {
+                Issue.record("\(state?.description ?? "no state")")
+            }
+            try await expectBody("a", of: handle)
+            // Up to a tenth later, lest all who were refused come back at once.
+            #expect(service.now - began >= .seconds(20) && service.now - began < .seconds(23))
+            #expect(await client.statistics.connection.disconnects == [.handshakeRefused: 1])
+        }
+    }
+
+    @Test func aServerThatRefusesForGoodIsAskedAgainByTheNextRequestAndNotBeforeItSaid() throws {
+        try simulate {
+            $0.handshake.perform = { handshaker in
+                if handshaker.session == 1 { throw HandshakeRefusal("wrong password", retryAfter: .seconds(20)) }
+            }
+        } _: { service, client in
+            let began = service.now
+            let error = await failure { () throws(ClientError) in try await client.send(ask("a")) }
+            #expect(error?.code == .unavailable)
+            #expect((error?.cause as? HandshakeRefusal)?.reason == "wrong password")
+            #expect(service.now - began < .milliseconds(100))
+            try await service.pass(.seconds(5))
+            #expect(await firstState(of: client) == .idle)
+            try await expectEcho("b", by: client, timeout: .seconds(60))
+            #expect(service.now - began >= .seconds(20) && service.now - began < .seconds(23))
+        }
+    }
+
+    private func firstState(of client: Client) async -> ConnectionState? {
+        var states = client.states.makeAsyncIterator()
+        return await states.next()
+    }
+}
+
+/// A type, a length and a body: responses match in order, and there are pushes.
+private let inOrderPushLayout = FrameLayout {
+    Field.type(UInt32.self)
+    Field.length(UInt32.self, counting: .body)
+    Field.body
+}
+.roles(push: 2)

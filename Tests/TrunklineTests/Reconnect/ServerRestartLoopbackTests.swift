@@ -1,0 +1,116 @@
+import Testing
+import Trunkline
+import TrunklineTesting
+
+extension HeavyTests {
+    /// Servers that die and come back under many callers.
+    @Suite(.timeLimit(.minutes(10)))
+    struct ServerRestartLoopbackTests {
+        /// Every policy in turn; those who may repeat do so more often than there can be a reason to.
+        private static func policy(_ caller: Int) -> RetryPolicy {
+            switch caller % 4 {
+            case 0: .never
+            case 1: .idempotent(attempts: 10_000, backoff: Backoff(base: .milliseconds(1), cap: .milliseconds(10)))
+            default: .ifUnsent
+            }
+        }
+
+        /// Killed in the midst of everything, half of the times without a word, and back at once or after a while.
+        @Test(arguments: Mechanism.allCases)
+        func everyCallerIsToldTheTruthWhileTheServerRestarts(_ mechanism: Mechanism) async throws {
+            let before = Usage()
+            let ledger = Ledger()
+            let server = try await MortalServer(at: mechanism == .epoll ? 1 : 2, ledger)
+            let options = quickOptions { $0.requests.retryBudget = nil }
+            let client = Client(to: server.endpoint, speaking: .standard, options: options, on: mechanism.loops)
+            let reports = reports(of: client)
+            let crowd = Crowd(on: client, isImpatient: true, policy: Self.policy)
+            let ends = try await crowd.ask {
+                for round in 0..<restartCount {
+                    try await ledger.wait(forMore: crowdSize)
+                    await server.kill(reset: round % 2 == 0)
+                    if round % 4 > 1 { try await Task.sleep(for: .milliseconds(20)) }
+                    try await server.start()
+                }
+                try await ledger.wait(forMore: crowdSize)
+            }
+            // The server answers also what was given up, so every serial comes back without its quarantine's end.
+            var statistics = await client.statistics
+            while statistics.heldSerials > 0 {
+                await Task.yield()
+                statistics = await client.statistics
+            }
+            await client.close()
+            await server.kill(reset: false)
+            check(crowd.check(ends, against: ledger), statistics, await reports.value)
+            let after = Usage()
+            #expect(after.descriptors - before.descriptors < 200, "\(before) \(after)")
+            #expect(after.residentKilobytes - before.residentKilobytes < 300_000, "\(before) \(after)")
+        }
+
+        /// Whether what callers, statistics and reports say is the same.
+        private func check(_ ends: [Crowd.End: Int], _ statistics: Client.Statistics, _ reports: [DisconnectReport]) {
+            let links = statistics.connection
+            print("\(ends.values.reduce(0, +)) requests, \(statistics.retries) retries:", ends)
+            print("\(links.links) links, \(links.failedAttempts) failed attempts:", links.disconnects)
+            let codes = Set(ends.keys.compactMap { if case .failure(let code, _) = $0 { code } else { nil } })
+            #expect(codes.isSubset(of: [.cancelled, .timedOut, .connectionLost]))
+            #expect(statistics.pending == 0)
+            #expect(statistics.responses == ends[.success])
+            #expect(statistics.unknownResponses == 0)
+            // Who is cancelled before the call gets far enough is not counted.
+            #expect(statistics.requests <= ends.values.reduce(0, +))
+            #expect(statistics.retriesRefused == 0)
+            #expect(links.reconnects >= restartCount)
+            #expect(links.attempts == links.links + links.failedAttempts)
+            // The last link was closed by ourselves, which is no loss.
+            #expect(reports.count == links.failedAttempts + links.reconnects)
+            #expect(reports.count { $0.phase == .ready } == links.reconnects)
+            let causes = reports.reduce(into: [:]) { $0[$1.cause, default: 0] += 1 }
+            #expect(causes == links.disconnects)
+            #expect(Set(causes.keys).isSubset(of: [.reset, .closedByServer, .refused]))
+            #expect(causes[.reset, default: 0] >= restartCount / 2)
+            let lost = reports.reduce(0) { $0 + $1.requestsLost }
+            #expect(lost == ends[.failure(.connectionLost, .unknown), default: 0] + statistics.retries)
+            #expect(zip(reports, reports.dropFirst()).allSatisfy { $0.session < $1.session })
+        }
+
+        /// One after the other is killed and brought back: with a policy that may repeat, nobody notices.
+        @Test(arguments: Mechanism.allCases)
+        func noRequestIsLostWhileServersTakeTurnsInDying(_ mechanism: Mechanism) async throws {
+            let ledger = Ledger()
+            var servers: [MortalServer] = []
+            for last in 0..<3 as Range<UInt8> { servers.append(try await MortalServer(at: 10 + last, ledger)) }
+            let options = quickOptions { $0.requests.retryBudget = nil }
+            let endpoints = servers.map(\.endpoint)
+            let client = Client(to: endpoints, speaking: .standard, options: options, on: mechanism.loops)
+            let crowd = Crowd(of: max(20, crowdSize / 4), on: client) { _ in
+                .idempotent(attempts: 10_000, backoff: Backoff(base: .milliseconds(1), cap: .milliseconds(10)))
+            }
+            let reports = reports(of: client)
+            let ends = try await crowd.ask {
+                for round in 0..<max(6, restartCount / 2) {
+                    try await ledger.wait(forMore: crowd.count)
+                    // The one that has the link, and in every third round one that has not.
+                    var victim = servers[round % 3]
+                    if round % 3 != 0 {
+                        for server in servers where await server.connectionCount > 0 { victim = server }
+                    }
+                    await victim.kill(reset: round % 2 == 0)
+                    try await ledger.wait(forMore: crowd.count)
+                    try await victim.start()
+                }
+            }
+            let statistics = await client.statistics
+            await client.close()
+            let all = crowd.check(ends, against: ledger)
+            print(
+                "\(all[.success, default: 0]) requests, \(statistics.retries) retries, \(statistics.connection.links) links"
+            )
+            #expect(Array(all.keys) == [.success], "\(all)")
+            #expect(statistics.connection.links > 2)
+            #expect(Set(await reports.value.map(\.endpoint)).count > 1)
+            for server in servers { await server.kill(reset: false) }
+        }
+    }
+}

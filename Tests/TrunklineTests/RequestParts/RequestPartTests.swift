@@ -1,0 +1,166 @@
+import Testing
+import TrunklineTesting
+
+@testable import Trunkline
+
+/// Frames that a client adds to a request under way.
+@Suite(.simulated, .timeLimit(.minutes(5)))
+struct RequestPartTests {
+    @Test func aRequestInPiecesArrivesWholeAndInOrder() throws {
+        try simulate(handler: { _ in .perform(join) }) { service, client in
+            let stream = client.stream(piece("a"), isPart: true)
+            for letter in ["b", "c", "d"] { try await stream.post(piece(Bytes(letter)), isPart: true) }
+            try await stream.post(whole("e"))
+            #expect(await words(of: stream) == ["abcde"])
+            #expect(await failure(posting: whole("late"), to: stream) == "closed notSent")
+            let journal = await service.server.journal
+            #expect(journal.requestCount == 1 && journal.requestPartCount == 4 && journal.replyCount == 1)
+            #expect(journal.cancelCount == 0)
+            #expect(journal.requests.map(\.kind) == [.part])
+        }
+    }
+
+    @Test func partsOfTheReplyComeWhilePiecesOfTheRequestGo() throws {
+        let handler: LoopbackServer.Handler = { _ in
+            .perform { exchange in
+                try await exchange.part(exchange.request.body)
+                while let frame = try await exchange.next() {
+                    guard frame.kind == .part else { break }
+                    try await exchange.part(frame.body)
+                }
+                try await exchange.reply("end")
+            }
+        }
+        try simulate(handler: handler) { _, client in
+            let stream = client.stream(piece("0"), isPart: true)
+            var parts = stream.makeAsyncIterator()
+            for number in 0..<20 {
+                let part = try await parts.next()
+                #expect(part?.body == Bytes("\(number)") && part?.kind == .part && part?.type == 0x404)
+                try await stream.post(piece(Bytes("\(number + 1)")), isPart: true)
+            }
+            try await stream.post(whole(""))
+            #expect(await words(of: stream) == ["+20", "end"])
+        }
+    }
+
+    @Test func windowUpdatesReachTheBodyAndNeverTheHandler() throws {
+        let notes = Notes()
+        let handler: LoopbackServer.Handler = { request in
+            notes.add("\(request.type)")
+            return .perform { exchange in
+                try await exchange.part("1")
+                let update = try await exchange.next()
+                #expect(update?.type == 0x405 && update?.body == "more")
+                try await exchange.reply("2")
+            }
+        }
+        try simulate(handler: handler) { service, client in
+            let stream = client.stream(whole("get"))
+            try await stream.post(update("more"))
+            // On its way when the reply comes: nobody's.
+            let isLate = await failure(posting: update("late"), to: stream)
+            #expect(isLate == nil || isLate == "closed notSent")
+            #expect(await words(of: stream) == ["+1", "2"])
+            try await service.pass(.seconds(1))
+            #expect(notes.all == ["\(0x403)"])
+            #expect(await service.server.journal.cancelCount == 0)
+        }
+    }
+
+    // MARK: Back-pressure
+
+    @Test func aServerThatIsSlowToReadHoldsUpThePoster() throws {
+        let handler: LoopbackServer.Handler = { _ in .after(.seconds(5), .perform(join)) }
+        try simulate(handler: handler) { service, client in
+            // Nobody reads pings meanwhile.
+            let stream = client.stream(piece("a"), isPart: true)
+            let began = service.now
+            for _ in 0..<100 { try await stream.post(piece(filled(65_536)), isPart: true) }
+            #expect(service.now - began > .seconds(4))
+            try await stream.post(whole("z"))
+            var size = 0
+            for try await frame in stream { size += frame.body.count }
+            #expect(size == 100 * 65_536 + 2)
+        }
+    }
+
+    @Test func postersShareTheRoomBelowTheWatermarkWithRequests() throws {
+        let options = ClientOptions {
+            $0.outbound.highWatermark = 4096
+            $0.outbound.lowWatermark = 2048
+        }
+        let handler: LoopbackServer.Handler = { $0.kind == .part ? .perform(join) : .echo }
+        try simulate(options: options, handler: handler) { _, client in
+            await withTaskGroup(of: Void.self) { group in
+                for _ in 0..<8 {
+                    group.addTask {
+                        let stream = client.stream(piece(filled(3000)), isPart: true)
+                        for _ in 0..<30 { _ = await failure(posting: piece(filled(3000)), isPart: true, to: stream) }
+                        #expect(await failure(posting: whole("z"), to: stream) == nil)
+                        #expect(await words(of: stream).first?.count == 31 * 3000 + 1)
+                    }
+                }
+                for number in 0..<50 {
+                    group.addTask { _ = try? await expectEcho(Bytes("\(number)"), by: client) }
+                }
+            }
+            #expect(await client.statistics.responses == 58)
+        }
+    }
+
+    // MARK: The end of the reply
+
+    /// The last piece was taken for a whole request of its own, and what came back for the answer to another.
+    @Test func aReplyBeforeTheEndOfItsRequestEndsTheRequestToo() throws {
+        let notes = Notes()
+        let handler: LoopbackServer.Handler = { request in
+            notes.add(String(request.body))
+            return .perform { exchange in
+                guard exchange.request.kind == .part else { return try await exchange.reply("whole") }
+                _ = try await exchange.next()
+                try await exchange.reply(Frame(.response, type: 0x403, body: "enough"))
+            }
+        }
+        try simulate(speaking: pieceLayout(serials: 50...50), handler: handler) { service, client in
+            for _ in 0..<20 {
+                let stream = client.stream(piece("a"), isPart: true)
+                var ending: String?
+                while ending == nil { ending = await failure(posting: piece(filled(4096)), isPart: true, to: stream) }
+                #expect(ending == "closed notSent" || ending == "closed unknown")
+                #expect(await words(of: stream) == ["enough"])
+                // The serial is free, and the server waits for the rest no more.
+                let reply = try await client.send(whole("b"))
+                #expect(reply.body == "whole")
+            }
+            try await service.pass(.seconds(1))
+            #expect(Set(notes.all) == ["a", "b"])
+            #expect(await service.server.journal.cancelCount == 20)
+            #expect(await service.server.exchangeCount == 0)
+        }
+    }
+
+    // MARK: Refused
+
+    @Test func protocolsMatchedInOrderHaveNone() throws {
+        try simulate(speaking: PartsCodec.inOrder) { _, client in
+            #expect(await words(of: client.stream(ask("a"), isPart: true)) == ["invalidRequest notSent"])
+            let stream = client.stream(ask("a"))
+            #expect(await failure(posting: ask("b"), to: stream) == "invalidRequest notSent")
+            #expect(await words(of: stream) == ["a"])
+        }
+    }
+
+    @Test func aFrameThatCannotBeEncodedFailsAlone() throws {
+        try simulate(handler: { _ in .perform(join) }) { _, client in
+            let stream = client.stream(piece("a"), isPart: true)
+            #expect(await failure(posting: whole("b"), isPart: true, to: stream) == "invalidRequest notSent")
+            #expect(await failure(posting: Request(type: 0x401), to: stream) == "invalidRequest notSent")
+            try await stream.post(whole("c"))
+            #expect(await words(of: stream) == ["ac"])
+            let refused = client.stream(whole("a"), isPart: true)
+            #expect(await words(of: refused) == ["invalidRequest notSent"])
+            #expect(await failure(posting: piece("b"), isPart: true, to: refused) == "invalidRequest notSent")
+        }
+    }
+}

@@ -1,0 +1,229 @@
+import Testing
+import TrunklineTesting
+
+@testable import Trunkline
+
+/// Requests that wait for a link, that will not wait for one, and that are too many to wait.
+@Suite(.simulated, .timeLimit(.minutes(5)))
+struct QueueingTests {
+    // MARK: Never again
+
+    @Test func aRequestThatIsNeverSentAgainEndsWithItsLink() throws {
+        let options = ClientOptions {
+            $0.requests.maximumInFlight = 1
+            $0.requests.retry = .never
+        }
+        try simulate(options: options, handler: { $0.body == "0" ? .noReply : .echo }) { service, client in
+            let first = client.start(ask("0"))
+            let queued = client.start(ask("1"))
+            let patient = client.start(ask("2"), retry: .ifUnsent)
+            try await service.server.waitForRequests(1)
+            service.network.reset("db")
+            let errors = [await failure(of: first), await failure(of: queued)]
+            #expect(errors.map { $0?.code } == [.connectionLost, .connectionLost])
+            #expect(errors.map { $0?.fate } == [.unknown, .notSent])
+            #expect((errors[1]?.cause as? TransportError)?.code == .reset)
+            #expect(errors[1]?.endpoint == service.endpoint("db:7000"))
+            try await expectBody("2", of: patient)
+            #expect(await service.server.received.map(\.body) == ["0", "2"])
+        }
+    }
+
+    /// It is queued for the next link, whichever that is: an attempt that fails is no link that was lost.
+    @Test func aRequestThatIsNeverSentAgainWaitsForTheFirstLink() throws {
+        try simulate { service, client in
+            service.network.refuseConnections(to: "db")
+            let handle = client.start(ask("a"), timeout: .seconds(60), retry: .never)
+            try await service.pass(.seconds(5))
+            service.network.acceptConnections(to: "db")
+            try await expectBody("a", of: handle)
+        }
+    }
+
+    // MARK: Not waiting for a link
+
+    @Test func aCallThatDoesNotWaitFailsAtOnceAndSaysWhy() throws {
+        try simulate { service, client in
+            service.network.refuseConnections(to: "db")
+            let patient = client.start(ask("patient"), timeout: .seconds(60))
+            try await service.pass(.seconds(1))
+            let began = service.now
+            var errors: [ClientError?] = []
+            errors.append(
+                await failure { () throws(ClientError) in try await client.send(ask("a"), waitsForReady: false) }
+            )
+            errors.append(
+                await failure { () throws(ClientError) in try await client.post(ask("b"), waitsForReady: false) }
+            )
+            errors.append(await failure(of: client.start(ask("c"), waitsForReady: false)))
+            errors += await client.send(all: [ask("d"), ask("e")], waitsForReady: false).map(\.error)
+            // Not even for another try: it would have to wait for the link then.
+            errors.append(
+                await failure { () throws(ClientError) in
+                    try await client.send(ask("f"), retry: .idempotent(), waitsForReady: false)
+                }
+            )
+            #expect(service.now == began)
+            #expect(errors.count == 6)
+            for error in errors {
+                #expect(error?.code == .unavailable)
+                #expect(error?.fate == .notSent)
+                #expect((error?.cause as? TransportError)?.code == .refused)
+                #expect(error?.attempts.isEmpty == false)
+            }
+            service.network.acceptConnections(to: "db")
+            try await expectBody("patient", of: patient)
+            let reply = try await client.send(ask("g"), waitsForReady: false)
+            #expect(reply.body == "g")
+            #expect(await service.server.received.map(\.body) == ["patient", "g"])
+        }
+    }
+
+    @Test func aCallThatDoesNotWaitConnectsAllTheSame() throws {
+        try simulate { service, client in
+            let error = await failure { () throws(ClientError) in
+                try await client.send(ask("a"), waitsForReady: false)
+            }
+            #expect(error?.code == .unavailable)
+            try await service.pass(.seconds(1))
+            let reply = try await client.send(ask("b"), waitsForReady: false)
+            #expect(reply.body == "b")
+        }
+    }
+
+    /// The socket was there and the handshake was not over: `connect()` came back before the link was ready.
+    @Test func aLinkInItsHandshakeIsNotReady() throws {
+        let options = ClientOptions {
+            $0.handshake.perform = { handshaker in _ = try await handshaker.send(ask("handshake")) }
+        }
+        let handler: LoopbackServer.Handler = { $0.body == "handshake" ? .after(.milliseconds(500), .echo) : .echo }
+        try simulate(options: options, handler: handler) { service, client in
+            async let first: Void = client.connect()
+            try await service.server.waitForRequests(1)
+            let error = await failure { () throws(ClientError) in
+                try await client.send(ask("a"), waitsForReady: false)
+            }
+            #expect(error?.code == .unavailable)
+            #expect(error?.message.hasSuffix("there was no link") == true)
+            try await client.connect()
+            #expect(service.now > .milliseconds(500))
+            let reply = try await client.send(ask("b"), waitsForReady: false)
+            #expect(reply.body == "b")
+            try await first
+        }
+    }
+
+    /// Taken on while there was a link, then left behind by it: it would have waited for the next one.
+    @Test func aCallThatDoesNotWaitEndsWithItsLink() throws {
+        let options = ClientOptions { $0.requests.maximumInFlight = 1 }
+        try simulate(options: options, handler: { _ in .noReply }) { service, client in
+            try await client.connect()
+            let first = client.start(ask("0"), waitsForReady: false)
+            let queued = client.start(ask("1"), retry: .idempotent(), waitsForReady: false)
+            try await service.server.waitForRequests(1)
+            service.network.refuseConnections(to: "db")
+            service.network.reset("db")
+            #expect(await failure(of: first)?.fate == .unknown)
+            let error = await failure(of: queued)
+            #expect(error?.code == .connectionLost)
+            #expect(error?.fate == .notSent)
+        }
+    }
+
+    @Test func itIsSentAgainOnlyWhenThereIsALinkByThen() throws {
+        let policy = RetryPolicy.idempotent(attempts: 3, backoff: Backoff(base: .seconds(4), cap: .seconds(4)))
+        try simulate(handler: { _ in .noReply }) { service, client in
+            try await client.connect()
+            let handle = client.start(ask("a"), retry: policy, waitsForReady: false)
+            try await service.server.waitForRequests(1)
+            service.network.refuseConnections(to: "db")
+            service.network.reset("db")
+            let error = await failure(of: handle)
+            #expect(error?.code == .unavailable)
+            // Its first try was written.
+            #expect(error?.fate == .unknown)
+            #expect(await client.statistics.retries == 1)
+        }
+    }
+
+    // MARK: Too many
+
+    @Test func requestsThatWaitForALinkAreBoundedInBytes() throws {
+        let options = ClientOptions {
+            $0.requests.maximumWaitingBytes = 14_000  // nine times a body, 32 bytes and 512
+            $0.requests.timeout = .seconds(60)
+            $0.outbound.highWatermark = 3000  // beyond it they wait in front of the outbound queue, and count as well
+        }
+        try simulate(options: options) { service, client in
+            service.network.refuseConnections(to: "db")
+            let handles = (0..<12).map { client.start(ask(filled(1000, with: UInt8($0)))) }
+            try await service.pass(.milliseconds(1))
+            for handle in handles[9...] {
+                let error = await failure(of: handle)
+                #expect(error?.code == .overloaded)
+                #expect(error?.fate == .notSent)
+            }
+            // Those that are given up make room: one of the outbound queue's and one in front of it.
+            handles[0].cancel()
+            handles[8].cancel()
+            try await service.pass(.milliseconds(1))
+            let later = (20..<23).map { client.start(ask(filled(1000, with: UInt8($0)))) }
+            #expect(await failure(of: later[2])?.code == .overloaded)
+            service.network.acceptConnections(to: "db")
+            for handle in handles[1..<8] + later[..<2] { _ = try await handle.value }
+            #expect(await failure(of: handles[0])?.code == .cancelled)
+            let first = await service.server.received.compactMap { Array($0.body).first }
+            #expect(first == [1, 2, 3, 4, 5, 6, 7, 20, 21])
+        }
+    }
+
+    @Test func requestsThatWaitForTheSocketAreBoundedInBytes() throws {
+        let options = ClientOptions {
+            $0.requests.maximumWaitingBytes = 500_000
+            $0.outbound.highWatermark = 200_000
+        }
+        try simulate(options: options) { service, client in
+            try await client.connect()
+            try await service.server.waitForConnections(1)
+            await service.server.pauseReading()
+            var handles: [PendingRequest] = []
+            for _ in 0..<12 {
+                handles.append(client.start(ask(filled(100_000))))
+                try await service.pass(.milliseconds(10))
+            }
+            // 128 KiB are in the kernels' buffers, and a begun frame counts until its end: no more than six or seven.
+            let refused = handles.filter { $0.state == .completed }.count
+            #expect((5...7).contains(refused), "\(refused)")
+            for handle in handles.suffix(refused) { #expect(await failure(of: handle)?.code == .overloaded) }
+            await service.server.resumeReading()
+            for handle in handles.prefix(12 - refused) { _ = try await handle.value }
+            _ = try await client.send(ask(filled(100_000)))
+        }
+    }
+
+    /// Otherwise a body larger than the bound could be sent now and then, as there happens to be a link or not.
+    @Test func oneRequestMayWaitAloneWhateverItsSize() throws {
+        let options = ClientOptions { $0.requests.maximumWaitingBytes = 10 }
+        try simulate(options: options) { _, client in
+            let large = client.start(ask(filled(1000)))
+            let error = await failure { () throws(ClientError) in try await client.send(ask("a")) }
+            #expect(error?.code == .overloaded)
+            _ = try await large.value
+            try await expectEcho("b", by: client)
+        }
+    }
+
+    @Test func requestsThatWaitForALinkAreBoundedInNumber() throws {
+        let options = ClientOptions { $0.requests.maximumWaiting = 3 }
+        try simulate(options: options) { service, client in
+            service.network.refuseConnections(to: "db")
+            let results = await client.send(all: (0..<5).map { ask($0) }, timeout: .seconds(1)).map { $0.error?.code }
+            #expect(results == [.timedOut, .timedOut, .timedOut, .overloaded, .overloaded])
+            service.network.acceptConnections(to: "db")
+            try await client.connect()
+            // With a link only those count that have to wait.
+            let all = await client.send(all: (0..<50).map { ask($0) })
+            #expect(all.allSatisfy { $0.error == nil })
+        }
+    }
+}

@@ -1,0 +1,73 @@
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// Thousands of simulated lives of a client, each decided by its seed: whatever happens, every call returns once and in
+/// time, with its own reply or with an error that tells the truth about what the servers have seen; when the trouble is
+/// over the client is back within a bound; and nothing is left in the end.
+///
+/// `TRUNKLINE_SEEDS=20000` lives more of them; `TRUNKLINE_SEED=7` lives the seventh alone and tells all about it.
+@Suite(.simulated, .timeLimit(.minutes(60)))
+struct ClientSeedTests {
+    @Test func everyRequestEndsOnceAndTellsTheTruthInEverySeed() async {
+        if let seed = TestEnvironment.seed { return tell(seed, lastLines: .max) }
+        let count = TestEnvironment.seeds ?? 2000
+        var tally: [String: Int] = [:]
+        var folded: UInt64 = 0
+        var failed = 0
+        for seed in 0..<count {
+            // The simulation keeps the thread to itself: others get their turn between two of them.
+            await Task.yield()
+            let life = SeedLife(seed: seed)
+            life.run()
+            folded = folded &* 31 &+ life.world.network.fingerprint
+            tally.merge(life.world.tally, uniquingKeysWith: +)
+            if !life.world.violations.isEmpty {
+                failed += 1
+                Issue.record("seed \(seed): \(life.world.violations.joined(separator: "; "))")
+                if failed == 1 { tell(seed, lastLines: 500) }
+            }
+            // TLS has random numbers of its own, which decide how long some of its messages are.
+            if seed % 25 == 0, !Wire.isSecured {
+                let again = SeedLife(seed: seed)
+                again.run()
+                let isSame = again.world.network.fingerprint == life.world.network.fingerprint
+                #expect(isSame, "seed \(seed) did not repeat itself")
+            }
+        }
+        print("ClientSeedTests: \(count) seeds, \(failed) failed, fingerprint \(folded)")
+        for (name, times) in tally.sorted(by: { $0.key < $1.key }) { print("    \(name): \(times)") }
+        if count >= 500 { expectVariety(tally) }
+    }
+
+    /// The scenario is worth something only if all of this happens now and then.
+    private func expectVariety(_ tally: [String: Int]) {
+        let outcomes = [
+            "success", "cancelled notSent", "cancelled unknown", "timedOut notSent", "timedOut unknown",
+            "connectionLost unknown", "connectionLost notSent", "unavailable notSent", "closed notSent",
+            "closed unknown", "rejected answered", "overloaded notSent", "protocolViolation unknown",
+        ].map { "outcome \($0)" }
+        let ends = [
+            "halfOpen", "reset", "refused", "timedOut", "closedByServer", "handshakeRefused", "goAway", "exhausted",
+            "unanswered",
+        ]
+        .map { "end \($0)" }
+        let faults = SeedFault.allCases.map { "fault \($0)" }
+        for name in outcomes + faults + ends + [
+            "late", "retried", "retry refused", "pings", "subscribed", "streamed", "stream left",
+        ] {
+            #expect(tally[name, default: 0] > 0, "\(name) never happened")
+        }
+    }
+
+    /// Lives `seed` once more and prints what happens.
+    private func tell(_ seed: UInt64, lastLines: Int) {
+        let life = SeedLife(seed: seed, recordsTrace: true)
+        life.run()
+        print("seed \(seed): \(life.world.plan)")
+        for line in life.world.network.trace.suffix(lastLines) { print("    \(line)") }
+        for line in life.world.log { print("  \(line)") }
+        for violation in life.world.violations { Issue.record("seed \(seed): \(violation)") }
+        print("seed \(seed): fingerprint \(life.world.network.fingerprint)")
+    }
+}

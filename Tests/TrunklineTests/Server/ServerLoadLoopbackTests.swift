@@ -1,0 +1,129 @@
+import Foundation
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// Much at once, and clients without manners.
+@Suite(.tags(.realThreads), .timeLimit(.minutes(5)), .serialized)
+struct ServerLoadLoopbackTests {
+    @Test func thousandsOfConnectionsLeaveNothingBehind() async throws {
+        try await withServer(speaking: .standard) { server in
+            let before = openDescriptors()
+            for round in 0..<2000 {
+                let client = Client(to: server.endpoint, speaking: .standard, options: quickOptions())
+                if round % 2 == 0 {
+                    _ = try await client.send(Request(type: 0x410))
+                } else {
+                    try await client.connect()
+                }
+                if round % 3 == 0 { await client.close() } else { await client.closeNow() }
+            }
+            // `connect` returns before the server has accepted: the last one may be yet to come.
+            try await server.wait(within: patience) { $0.totalConnections == 2000 && $0.connectionCount == 0 }
+            // Our ends linger until the server has closed its own, and other suites have sockets too.
+            var after = openDescriptors()
+            for _ in 0..<100 where after > before + 100 {
+                try await Task.sleep(for: .milliseconds(20))
+                after = openDescriptors()
+            }
+            #expect(after < before + 100)
+            #expect(await server.totalConnections == 2000)
+        }
+    }
+
+    @Test func connectionsThatGoLeaveNoDelayedRepliesBehind() async throws {
+        try await withServer(speaking: .standard, handler: { _ in .after(.seconds(3600), .echo) }) { server in
+            for _ in 0..<100 {
+                let client = Client(to: server.endpoint, speaking: .standard, options: quickOptions())
+                let handles = (0..<20).map { _ in client.start(Request(type: 0x410)) }
+                try await server.wait(within: patience) { $0.requestCount % 20 == 0 && $0.requestCount > 0 }
+                #expect(handles.count == 20)
+                await client.closeNow()
+                try await server.waitForConnections(0, within: patience)
+                await server.forget()
+            }
+            #expect(await server.delayedCount == 0)
+        }
+    }
+
+    /// Both socket buffers are full of replies, and yet the server reads on: a server that waited for its writes
+    /// would deadlock with a client that does the same.
+    @Test func aServerReadsOnWhileItsRepliesAreNotRead() async throws {
+        try await withServerAndConnection { server, connection in
+            let body = Bytes([UInt8](repeating: 1, count: 4096))
+            let count = 5000
+            for serial in 1...count {
+                try await connection.write(Frame(.request, type: 0x410, serial: SerialNumber(serial), body: body))
+            }
+            let journal = try await server.wait(within: patience) { $0.requestCount == count }
+            #expect(journal.bytesSent < count * 4096)
+            let serials = await serials(of: connection, count)
+            #expect(serials == (1...count).map { SerialNumber($0) })
+        }
+    }
+
+    @Test func aClientThatNeverReadsIsReset() async throws {
+        let options = LoopbackServer.Options { $0.maximumUnsent = 1_000_000 }
+        let handler: LoopbackServer.Handler = { _ in .reply(Bytes([UInt8](repeating: 1, count: 1_000_000))) }
+        try await withServer(speaking: .standard, options: options, handler: handler) { server in
+            let connection = Connection(to: server.endpoint, speaking: .standard, options: quickOptions())
+            for serial in 1...20 {
+                try? await connection.write(Frame(.request, type: 0x410, serial: SerialNumber(serial)))
+            }
+            // It may have connected again for the other requests.
+            try await server.wait(within: patience) { $0.overflowCount >= 1 }
+            await connection.closeNow()
+        }
+    }
+
+    @Test(arguments: 0..<20)
+    func randomBytesNeverStopTheServer(seed: UInt64) async throws {
+        var generator = Generator(state: seed)
+        try await withServer(speaking: seed % 2 == 0 ? .standard : strictLayout) { server in
+            for round in 1...10 {
+                let vandal = Connection(to: server.endpoint, speaking: RawCodec(), options: quickOptions())
+                let bytes = (0..<Int.random(in: 1...2000, using: &generator)).map { _ in
+                    UInt8.random(in: 0...(round % 2 == 0 ? 3 : 255), using: &generator)
+                }
+                try? await vandal.write(Frame(.request, body: Bytes(bytes)))
+                await vandal.closeNow()
+            }
+            try await server.waitForConnections(0, within: patience)
+        }
+    }
+
+    @Test func manyClientsAtOnceGetTheirOwnReplies() async throws {
+        try await withServer(speaking: .standard) { server in
+            try await withThrowingTaskGroup { group in
+                for number in 0..<50 {
+                    group.addTask {
+                        try await withClient(to: server.endpoint, speaking: .standard, options: quickOptions()) {
+                            client in
+                            for index in 0..<20 {
+                                let body = Bytes("\(number) \(index)")
+                                let reply = try await client.send(Request(type: 0x410, body: body))
+                                #expect(reply.body == body)
+                            }
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+            #expect(await server.journal.requestCount == 1000)
+            #expect(await server.totalConnections == 50)
+        }
+    }
+}
+
+private struct Generator: RandomNumberGenerator {
+    var state: UInt64
+    mutating func next() -> UInt64 {
+        state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
+        return state ^ state >> 29
+    }
+}
+
+/// How many descriptors this process has open.
+private func openDescriptors() -> Int {
+    (try? FileManager.default.contentsOfDirectory(atPath: "/dev/fd").count) ?? 0
+}

@@ -1,0 +1,77 @@
+import Foundation
+import Testing
+
+@testable import TrunklineTesting
+
+/// Code that does not stay on the simulation is told so.
+@Suite(.tags(.realThreads), .serialized) struct SimulationIsolationTests {
+    /// Runs `body` on a thread of its own: the pool's threads must be free for what leaves the loop.
+    private func error(of body: @escaping @Sendable () async throws -> Void) async -> SimulationError? {
+        await withCheckedContinuation { continuation in
+            Thread.detachNewThread {
+                var limits = SimulationLimits()
+                limits.grace = .seconds(20)
+                let network = SimulatedNetwork(seed: 1)
+                do {
+                    try network.runBlocking(limits: limits, body)
+                    continuation.resume(returning: nil)
+                } catch {
+                    continuation.resume(returning: error as? SimulationError)
+                }
+            }
+        }
+    }
+
+    private func isLeft(_ error: SimulationError?) -> Bool {
+        if case .leftTheLoop? = error { true } else { false }
+    }
+
+    @Test func sleepingInRealTimeLeavesTheLoop() async {
+        let error = await error { try await Task.sleep(for: .milliseconds(20)) }
+        #expect(isLeft(error))
+    }
+
+    @Test func awaitingADetachedTaskLeavesTheLoop() async {
+        let error = await error {
+            let outside = Task.detached { try? await Task.sleep(for: .milliseconds(5)) }
+            await outside.value
+        }
+        #expect(isLeft(error))
+    }
+
+    @Test func aNetworkThatWasLeftCannotBeUsedAgain() async {
+        let second: SimulationError? = await withCheckedContinuation { continuation in
+            Thread.detachNewThread {
+                var limits = SimulationLimits()
+                limits.grace = .seconds(20)
+                let network = SimulatedNetwork(seed: 3)
+                try? network.runBlocking(limits: limits) { try await Task.sleep(for: .milliseconds(5)) }
+                do {
+                    try network.runBlocking {}
+                    continuation.resume(returning: nil)
+                } catch { continuation.resume(returning: error as? SimulationError) }
+            }
+        }
+        #expect(isLeft(second))
+    }
+
+    @Test func theClockUsedByADetachedTaskLeavesTheLoop() async {
+        let second: SimulationError? = await withCheckedContinuation { continuation in
+            Thread.detachNewThread {
+                let network = SimulatedNetwork(seed: 4)
+                do {
+                    try network.runBlocking {
+                        let outside = Task.detached { try await network.clock.sleep(for: .seconds(1)) }
+                        for _ in 0..<30_000 {  // thirty seconds at least, for a pool that is busy
+                            usleep(1000)
+                            try await network.clock.sleep(for: .seconds(1))
+                        }
+                        outside.cancel()
+                    }
+                    continuation.resume(returning: nil)
+                } catch { continuation.resume(returning: error as? SimulationError) }
+            }
+        }
+        #expect(isLeft(second))
+    }
+}

@@ -1,0 +1,184 @@
+import Testing
+import Trunkline
+import TrunklineTesting
+
+extension HeavyTests {
+    /// Very many requests on real threads, with everything that can go wrong going wrong: every caller returns, once, with
+    /// its own reply or an error, and nothing is left behind.
+    @Suite(.timeLimit(.minutes(10)))
+    struct StressLoopbackTests {
+        /// What a request came to.
+        private enum End: Hashable {
+            case success, crossed
+            case failure(ClientError.Code, ClientError.Fate)
+        }
+
+        /// What the server does about a request: the number in its body decides.
+        private static func react(_ request: Frame) -> Reaction {
+            let number = Int(String(request.body)) ?? 0
+            switch number % 1000 {
+            case 0..<20: return .twice
+            case 20..<40: return .after(.milliseconds(3), .echo)
+            case 40..<50: return .sequence([.echo, .after(.milliseconds(5), .echo)])
+            case 50..<60: return .sequence([.unknownSerial, .echo])
+            case 60..<80: return .noReply
+            case 80..<90: return .sequence([.push(Frame(.push, type: 2, body: request.body)), .echo])
+            case 90..<95: return .inPieces(of: 3)
+            case 995...: return .outOfOrder(window: 3)
+            default: return .echo
+            }
+        }
+
+        /// Whether the server may never answer this number, so that waiting for long is in vain.
+        private static func isInVain(_ number: Int) -> Bool {
+            (60..<80).contains(number % 1000) || number % 1000 >= 995
+        }
+
+        /// One caller, who asks `count` times, in one of the ways there are.
+        private static func ask(_ client: Client, _ numbers: Range<Int>, seed: UInt64) async -> [End: Int] {
+            var random = SeededGenerator(seed: seed)
+            var ends: [End: Int] = [:]
+            func note(_ number: Int, _ result: Result<Frame, ClientError>) {
+                switch result {
+                case .success(let reply):
+                    ends[reply.body == Bytes("\(number)") ? .success : .crossed, default: 0] += 1
+                case .failure(let error): ends[.failure(error.code, error.fate), default: 0] += 1
+                }
+            }
+            var next = numbers.lowerBound
+            while next < numbers.upperBound {
+                let number = next
+                next += 1
+                let short = Duration.milliseconds(Int.random(in: 50...150, using: &random))
+                let timeout: Duration = isInVain(number) ? short : .seconds(120)
+                switch Int.random(in: 0..<12, using: &random) {
+                case 0:  // cancelled, now or soon
+                    let task = Task { await client.result(number, timeout) }
+                    for _ in 0..<Int.random(in: 0...3, using: &random) { await Task.yield() }
+                    task.cancel()
+                    note(number, await task.value)
+                case 1:
+                    let handle = client.start(TrunklineTests.ask(number), timeout: timeout)
+                    for _ in 0..<Int.random(in: 0...3, using: &random) { await Task.yield() }
+                    handle.cancel()
+                    do throws(ClientError) { note(number, .success(try await handle.value)) } catch {
+                        note(number, .failure(error))
+                    }
+                case 2:  // hardly any time
+                    note(number, await client.result(number, .microseconds(Int.random(in: 1...2000, using: &random))))
+                case 3, 4:
+                    let batch = number..<min(number + 20, numbers.upperBound)
+                    next = batch.upperBound
+                    let results = await client.send(
+                        all: batch.map { TrunklineTests.ask($0) },
+                        timeout: batch.contains(where: isInVain) ? short : .seconds(120)
+                    )
+                    for (number, result) in zip(batch, results) { note(number, result) }
+                default: note(number, await client.result(number, timeout))
+                }
+            }
+            return ends
+        }
+
+        @Test(arguments: Mechanism.allCases)
+        func everyWaiterLeavesOnceInAStorm(_ mechanism: Mechanism) async throws {
+            let total = max(1000, stormRequests / Mechanism.allCases.count)
+            let workers = 100
+            let serverOptions = LoopbackServer.Options {
+                $0.answersCancelled = true
+                $0.recordedFrames = 0
+            }
+            let options = quickOptions {
+                $0.requests.quarantine = .milliseconds(300)
+                $0.requests.maximumInFlight = 64
+            }
+            try await withServerAndClient(
+                by: mechanism,
+                options: serverOptions,
+                clientOptions: options,
+                handler: Self.react
+            ) { server, client in
+                let pushes = client.pushes()
+                let resets = Task {
+                    for round in 1...10 {
+                        try await server.wait(within: .seconds(300)) { $0.requestCount >= round * total / 12 }
+                        await server.disconnectAll(reset: round % 2 == 0)
+                    }
+                }
+                let ends = await withTaskGroup(of: [End: Int].self) { group in
+                    for worker in 0..<workers {
+                        let numbers = worker * total / workers..<(worker + 1) * total / workers
+                        group.addTask { await Self.ask(client, numbers, seed: UInt64(worker)) }
+                    }
+                    return await group.reduce(into: [:]) { $0.merge($1, uniquingKeysWith: +) }
+                }
+                resets.cancel()
+                _ = try? await resets.value
+                #expect(ends.values.reduce(0, +) == total)
+                #expect(ends[.crossed] == nil)
+                #expect(ends[.success, default: 0] > total / 2, "\(ends)")
+                let codes = Set(ends.keys.compactMap { if case .failure(let code, _) = $0 { code } else { nil } })
+                #expect(codes.isSubset(of: [.cancelled, .timedOut, .connectionLost]), "\(ends)")
+                var statistics = await client.statistics
+                #expect(statistics.pending == 0)
+                #expect(statistics.connection.links > 1)
+                // Answered late or not, every serial comes back in the end.
+                while statistics.heldSerials > 0 {
+                    await Task.yield()
+                    statistics = await client.statistics
+                }
+                await client.close()
+                var received = 0
+                for await push in pushes {
+                    switch push {
+                    case .message: received += 1
+                    case .dropped(let count): received += count
+                    case .reconnected, .failed: break
+                    }
+                }
+                #expect(received <= statistics.pushes)
+                try await server.waitForConnections(0, within: patience)
+            }
+        }
+
+        /// All at once: a thousand tasks on one client, every other one cancelled while the replies come in.
+        @Test(arguments: Mechanism.allCases)
+        func cancellationsRaceWithReplies(_ mechanism: Mechanism) async throws {
+            let rounds = max(2, stormRequests / 10_000)
+            let options = LoopbackServer.Options { $0.answersCancelled = true }
+            try await withServerAndClient(by: mechanism, options: options) { server, client in
+                for round in 0..<rounds {
+                    let tasks = (0..<1000).map { number in Task { await client.result(number, nil) } }
+                    for number in stride(from: 0, to: 1000, by: 2) { tasks[number].cancel() }
+                    var cancelled = 0
+                    for (number, task) in tasks.enumerated() {
+                        switch await task.value {
+                        case .success(let reply): #expect(reply.body == Bytes("\(number)"), "round \(round)")
+                        case .failure(let error):
+                            #expect(error.code == .cancelled)
+                            #expect(number % 2 == 0)
+                            cancelled += 1
+                        }
+                    }
+                    #expect(cancelled <= 500)
+                }
+                // Every request was answered, late or in time: no serial is left in quarantine.
+                while await client.statistics.heldSerials > 0 { await moment() }
+                #expect(await client.statistics.pending == 0)
+                #expect(await client.statistics.unknownResponses == 0)
+                #expect(await server.totalConnections == 1)
+            }
+        }
+    }
+}
+
+extension Client {
+    /// Sends `number` and returns what came of it.
+    fileprivate func result(_ number: Int, _ timeout: Duration?) async -> Result<Frame, ClientError> {
+        do throws(ClientError) {
+            return .success(try await send(ask(number), timeout: timeout))
+        } catch {
+            return .failure(error)
+        }
+    }
+}

@@ -1,0 +1,113 @@
+import Testing
+import TrunklineTesting
+
+@testable import Trunkline
+
+/// What the tests of behaviour run over: plaintext, or TLS with `TRUNKLINE_TLS`. The same tests, the same assertions.
+enum Wire {
+    static let isSecured = TestEnvironment.usesTLS
+
+    /// Made when somebody needs it, so that plaintext needs no library.
+    private static let (root, identity) = {
+        do throws(TransportError) {
+            let authority = try TestAuthority()
+            return (authority.root, try authority.identity(forNames: ["127.0.0.1", "localhost", "db"]))
+        } catch {
+            fatalError("there is no TLS to test: \(error)")
+        }
+    }()
+
+    /// The same server, for the names that the tests have for it.
+    static func server(_ options: LoopbackServer.Options, overTLS: Bool = isSecured) -> LoopbackServer.Options {
+        guard overTLS, options.tls == nil else { return options }
+        return LoopbackServer.Options {
+            $0 = options
+            $0.tls = .init(identity)
+        }
+    }
+
+    /// The same client, which believes that server.
+    static func client(_ options: ClientOptions, overTLS: Bool = isSecured) -> ClientOptions {
+        guard overTLS else { return options }
+        return ClientOptions {
+            $0 = options
+            $0.tls.roots = .only(root)
+            $0.tls.serverName = "db"
+        }
+    }
+
+    /// The same endpoint.
+    static func endpoint(_ endpoint: Endpoint, overTLS: Bool = isSecured) -> Endpoint {
+        overTLS ? endpoint.secured() : endpoint
+    }
+
+    /// A real server; whoever starts it stops it.
+    static func startServer(
+        at address: SocketAddress = .loopback(port: 0),
+        speaking codec: some FrameCodec,
+        options: LoopbackServer.Options = LoopbackServer.Options(),
+        handler: @escaping LoopbackServer.Handler = { _ in .echo }
+    ) async throws -> LoopbackServer {
+        try await LoopbackServer.start(at: address, speaking: codec, options: server(options), handler: handler)
+    }
+}
+
+/// Runs `body` with a real server.
+func withServer<Result>(
+    speaking codec: some FrameCodec,
+    options: LoopbackServer.Options = LoopbackServer.Options(),
+    handler: @escaping LoopbackServer.Handler = { _ in .echo },
+    _ body: nonisolated(nonsending) (LoopbackServer) async throws -> Result
+) async throws -> Result {
+    try await withLoopbackServer(speaking: codec, options: Wire.server(options), handler: handler, body)
+}
+
+extension SimulatedNetwork {
+    /// A simulated server; whoever starts it stops it.
+    func serve(
+        at endpoint: Endpoint,
+        speaking codec: some FrameCodec,
+        options: LoopbackServer.Options = LoopbackServer.Options(),
+        overTLS: Bool = Wire.isSecured,
+        handler: @escaping LoopbackServer.Handler = { _ in .echo }
+    ) async throws -> LoopbackServer {
+        let options = Wire.server(options, overTLS: overTLS)
+        return try await startServer(at: endpoint, speaking: codec, options: options, handler: handler)
+    }
+
+    /// A client of simulated servers; whoever makes it closes it.
+    func client(
+        of endpoints: [Endpoint],
+        speaking codec: some FrameCodec,
+        options: ClientOptions = ClientOptions(),
+        overTLS: Bool = Wire.isSecured
+    ) -> Client {
+        let endpoints = endpoints.map { Wire.endpoint($0, overTLS: overTLS) }
+        return Client(to: endpoints, speaking: codec, options: Wire.client(options, overTLS: overTLS), on: loops)
+    }
+
+    /// A bare connection to simulated servers; whoever makes it closes it.
+    func connection(
+        to endpoints: [Endpoint],
+        speaking codec: some FrameCodec,
+        options: ClientOptions = ClientOptions(),
+        overTLS: Bool = Wire.isSecured
+    ) -> Connection {
+        let endpoints = endpoints.map { Wire.endpoint($0, overTLS: overTLS) }
+        return Connection(to: endpoints, speaking: codec, options: Wire.client(options, overTLS: overTLS), on: loops)
+    }
+}
+
+extension TestAuthority {
+    /// TLS for a bare server at `name`.
+    func serverContext(for name: String = "db") throws -> any TLSContext {
+        let identity = try identity(for: name)
+        var settings = TLSSettings(.server(verifiesClients: false))
+        settings.trustsSystem = false
+        settings.identity = TLSSettings.Identity(
+            certificates: try identity.certificates.load(),
+            key: try identity.privateKey.load()
+        )
+        return try OpenSSLContext(settings)
+    }
+}

@@ -1,0 +1,93 @@
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// TLS that begins in mid-connection.
+@Suite(.tags(.realThreads)) struct StartTLSLoopbackTests {
+    private func run(
+        _ reaction: Reaction,
+        identity names: [String] = ["127.0.0.1"],
+        handshake perform: @escaping @Sendable (Handshaker) async throws -> Void = { link in
+            _ = try await link.send(Request(type: 0x411, body: "TLS?"))
+            try await link.startTLS()
+            _ = try await link.send(Request(type: 0x410, body: "login"))
+        },
+        _ body: (LoopbackServer, Client) async throws -> Void
+    ) async throws {
+        let authority = try TestAuthority()
+        let identity = try authority.identity(forNames: names)
+        let server = try await LoopbackServer.start(
+            speaking: .standard,
+            options: LoopbackServer.Options { $0.tls = .init(identity) { $0.beginsAtOnce = false } }
+        ) { request in request.type == 0x411 ? reaction : .echo }
+        let options = ClientOptions { options in
+            options.tls.roots = .only(authority.root)
+            options.handshake.perform = perform
+            options.handshake.timeout = patience
+            options.requests.timeout = patience
+            options.connecting.timeout = patience
+            options.reconnecting.maximumAttempts = 1
+        }
+        let client = Client(to: server.endpoint, speaking: .standard, options: options)
+        do { try await body(server, client) } catch {
+            await client.closeNow()
+            await server.stop()
+            throw error
+        }
+        await client.close()
+        await server.stop()
+    }
+
+    @Test("a handshake switches to TLS, and all that follows is secured", .timeLimit(.minutes(5)))
+    func upgrades() async throws {
+        try await run(.sequence([.reply("go on"), .startTLS])) { server, client in
+            try await expectEcho("hello", by: client)
+            #expect(await client.tlsSession?.version == "TLSv1.3")
+            #expect(await server.journal.handshakeCount == 1)
+        }
+    }
+
+    @Test("bytes in plaintext behind the agreement are a violation", .timeLimit(.minutes(5)))
+    func injected() async throws {
+        let injected: [Reaction] = [
+            .sequence([.reply("go on"), .reply("injected"), .startTLS]),
+            .sequence([.reply("go on"), .push(Frame(.push, type: 2, body: "injected")), .startTLS]),
+            .sequence([.reply("go on"), .garbage([0, 0, 4]), .startTLS]),
+            .sequence([.reply("go on"), .ping, .startTLS]),
+        ]
+        for reaction in injected {
+            try await run(reaction) { server, client in
+                var reports = client.disconnects.makeAsyncIterator()
+                await #expect(throws: ClientError.self) { try await client.connect() }
+                let report = await reports.next()
+                // This server takes what answers its ping for a violation too, and may be the first to say so.
+                #expect(report?.cause == .protocolViolation || report?.cause == .closedByServer)
+                #expect(await server.journal.requests.allSatisfy { $0.type == 0x411 })
+            }
+        }
+    }
+
+    @Test("a server that is not who it says gets no more than the question", .timeLimit(.minutes(5)))
+    func wrongName() async throws {
+        try await run(.sequence([.reply("go on"), .startTLS]), identity: ["elsewhere"]) { server, client in
+            var reports = client.disconnects.makeAsyncIterator()
+            let error = await #expect(throws: ClientError.self) { try await client.connect() }
+            #expect(error?.code == .tlsFailed)
+            let report = await reports.next()
+            #expect((report?.error as? TransportError)?.code == .tls(.nameMismatch))
+            #expect(await server.journal.requests.map(\.type) == [0x411])
+        }
+    }
+
+    @Test("TLS begins once, and after the answers", .timeLimit(.minutes(5)))
+    func once() async throws {
+        try await run(.sequence([.reply("go on"), .startTLS])) { link in
+            _ = try await link.send(Request(type: 0x411))
+            try await link.startTLS()
+            let error = await #expect(throws: ClientError.self) { try await link.startTLS() }
+            #expect(error?.code == .invalidRequest)
+        } _: { _, client in
+            try await expectEcho("x", by: client)
+        }
+    }
+}

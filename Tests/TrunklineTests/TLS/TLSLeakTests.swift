@@ -1,0 +1,60 @@
+import Testing
+import Trunkline
+import TrunklineTesting
+
+extension HeavyTests {
+    @Suite(.timeLimit(.minutes(10)))
+    struct TLSLeakTests {
+        /// How often: `TRUNKLINE_STRESS_TLS_CYCLES`, or 300.
+        private static let cycles = TestEnvironment.stressTLSCycles ?? 300
+
+        /// Links come, go, break and are let go within the handshake. Other tests run at the same time and take memory of
+        /// their own, so the bound is wide: a connection of OpenSSL's that leaks per cycle breaks it at ten thousand.
+        @Test func linksOverTLSLeaveNothingBehind() async throws {
+            let authority = try TestAuthority()
+            let identity = try authority.identity(for: "127.0.0.1")
+            let options = LoopbackServer.Options {
+                $0.recordedFrames = 0
+                $0.tls = .init(identity)
+            }
+            try await withLoopbackServer(speaking: .standard, options: options) { server in
+                try await self.cycle(200, server, authority.root)
+                let before = Usage()
+                try await self.cycle(Self.cycles, server, authority.root)
+                try await server.waitForConnections(0, within: patience)
+                let after = Usage()
+                #expect(after.residentKilobytes - before.residentKilobytes < 64_000, "\(before) \(after)")
+                #expect(after.descriptors - before.descriptors < 200, "\(before) \(after)")
+                print("\(Self.cycles) links over TLS: before \(before), after \(after)")
+            }
+        }
+
+        private func cycle(_ count: Int, _ server: LoopbackServer, _ root: PEM) async throws {
+            let options = quickOptions {
+                $0.tls.roots = .only(root)
+                $0.tls.serverName = nil
+            }
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for _ in 0..<4 {
+                    group.addTask {
+                        for number in 0..<count / 4 {
+                            let client = Client(to: server.endpoint, speaking: .standard, options: options)
+                            switch number % 4 {
+                            case 0, 1:
+                                try await expectEcho(filled(number % 3 * 20_000), by: client)
+                                await client.close()
+                            case 2:
+                                try await client.connect()
+                                await client.closeNow()
+                            default:
+                                _ = client.start(ask("a"))  // let go while it connects
+                                await client.closeNow()
+                            }
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+        }
+    }
+}

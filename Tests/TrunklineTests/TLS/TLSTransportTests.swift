@@ -1,0 +1,298 @@
+import Testing
+import Trunkline
+
+@testable import TrunklineTesting
+
+/// TLS between two bare peers in a simulated network: what a transport owes its owner, whoever that is.
+@Suite(.simulated, .timeLimit(.minutes(5)))
+struct TLSTransportTests {
+    struct Contexts: Sendable {
+        let client: any TLSContext
+        let server: any TLSContext
+
+        init() throws {
+            let authority = try TestAuthority()
+            var settings = TLSSettings(.client(verifies: true))
+            settings.trustsSystem = false
+            settings.roots = [try authority.root.load()]
+            client = try OpenSSLContext(settings)
+            server = try authority.serverContext()
+        }
+    }
+
+    private static let contexts = Result { try Contexts() }
+
+    private struct Pair: Sendable {
+        let network: SimulatedNetwork
+        let client: TestPeer
+        let server: TestPeer
+
+        func pass(_ duration: Duration) async throws { try await network.clock.sleep(for: duration) }
+    }
+
+    /// Runs `body` with two peers that are connected; in the end no link may be left.
+    private func run(
+        _ network: SimulatedNetwork,
+        banner: [UInt8] = [],
+        _ body: @escaping @Sendable (Pair) async throws -> Void
+    ) throws {
+        let contexts = try Self.contexts.get()
+        let server = TestServer(on: network.loop, echoes: false, banner: banner, tls: contexts.server)
+        try network.runBlocking {
+            try await server.listen(on: network.address("db"))
+            let client = TestPeer(on: network.loop, tls: contexts.client)
+            try await client.connect(to: network.address("db"))
+            let pair = Pair(network: network, client: client, server: await server.peers[0])
+            await pair.server.wait { $0.events.contains("connected") }
+            try await body(pair)
+            await pair.client.close()
+            await pair.server.close()
+            await server.stop()
+            try await pair.pass(.seconds(60))
+        }
+        #expect(network.openLinks == 0)
+    }
+
+    private var narrow: NetworkConditions {
+        var conditions = NetworkConditions()
+        (conditions.sendBuffer, conditions.receiveWindow) = (1000, 1000)
+        return conditions
+    }
+
+    // MARK: Everything at once
+
+    @Test("every byte arrives in order, however narrow the network and whoever pauses")
+    func everyByteArrives() async throws {
+        for seed in 0..<UInt64(300) {
+            // The simulation keeps the thread to itself: others get their turn between two of them.
+            await Task.yield()
+            try exchange(seed: seed)
+        }
+    }
+
+    private func exchange(seed: UInt64) throws {
+        var random = SeededGenerator(seed: seed)
+        var conditions = NetworkConditions()
+        conditions.fragmentation = random.element(of: [0, 0.25, 1])
+        conditions.sendBuffer = random.element(of: [50, 1000, 20_000, 65_536])
+        conditions.receiveWindow = random.element(of: [50, 333, 20_000, 65_536])
+        let most = min(conditions.sendBuffer, conditions.receiveWindow) < 1000 ? 20_000 : 150_000
+        let (up, down) = (
+            pattern(.random(in: 0...most, using: &random)), pattern(.random(in: 0...most, using: &random))
+        )
+        let pauses = random
+        try run(SimulatedNetwork(seed: seed, conditions: conditions)) { pair in
+            async let writing: Void = Self.write(up, as: pair.client, pair, pauses.shifted(by: 1))
+            async let answering: Void = Self.write(down, as: pair.server, pair, pauses.shifted(by: 2))
+            async let pausing: Void = Self.pause(pair.client, pair, pauses.shifted(by: 3))
+            async let alsoPausing: Void = Self.pause(pair.server, pair, pauses.shifted(by: 4))
+            _ = try await (writing, answering, pausing, alsoPausing)
+            await pair.client.ended()
+            await pair.server.ended()
+            #expect(await pair.server.received == up, "seed \(seed)")
+            #expect(await pair.client.received == down, "seed \(seed)")
+            #expect(await pair.server.failure == nil, "seed \(seed)")
+            #expect(await pair.client.failure == nil, "seed \(seed)")
+        }
+    }
+
+    /// Writes in parts, some at once and some later, and ends the direction.
+    private static func write(
+        _ bytes: [UInt8],
+        as peer: TestPeer,
+        _ pair: Pair,
+        _ random: SeededGenerator
+    ) async throws {
+        var random = random
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            let part = rest.prefix(random.element(of: [1, 100, 16_384, 100_000]))
+            rest = rest.dropFirst(part.count)
+            await peer.write(Array(part))
+            // The first few only: a hundred thousand single bytes would take for ever.
+            if Bool.random(using: &random) || part.count < 200 { try await pair.pass(.milliseconds(1)) }
+            if part.count < 200, bytes.count - rest.count > 2000 {
+                await peer.write(Array(rest))
+                rest = []
+            }
+        }
+        await peer.finish()
+    }
+
+    private static func pause(_ peer: TestPeer, _ pair: Pair, _ random: SeededGenerator) async throws {
+        var random = random
+        for _ in 0..<20 {
+            await peer.setReading(Bool.random(using: &random))
+            try await pair.pass(.milliseconds(.random(in: 0...20, using: &random)))
+        }
+        await peer.setReading(true)
+    }
+
+    // MARK: One by one
+
+    /// A socket with room is no news before the handshake is over: asking for it made the loop go round and round.
+    @Test func whoWaitsToWriteDuringTheHandshakeIsToldAfterIt() throws {
+        try run(SimulatedNetwork(seed: 1, conditions: narrow), banner: pattern(5000)) { pair in
+            #expect(await pair.client.received(atLeast: 5000) == pattern(5000))
+            #expect(await pair.server.events.first == "connected")
+        }
+    }
+
+    /// With as much ciphertext waiting as there may be, writing answered that it had taken no bytes at all, instead of
+    /// that it would block, and whoever asked again was told the same.
+    @Test func aFullTransportWouldBlock() throws {
+        try run(SimulatedNetwork(seed: 1, conditions: narrow)) { pair in
+            await pair.server.setReading(false)
+            await pair.client.write(pattern(500_000))
+            try await pair.pass(.seconds(5))
+            let taken = await pair.client.writtenCount
+            #expect(taken < 200_000)
+            await pair.server.setReading(true)
+            #expect(await pair.server.received(atLeast: 500_000) == pattern(500_000))
+        }
+    }
+
+    /// The write that failed was that of ciphertext, of which the owner knows nothing: it was told neither that it can go on
+    /// nor that it cannot, and without reading it waited for ever.
+    @Test func whoWaitsToWriteHearsThatThePeerIsGone() throws {
+        try run(SimulatedNetwork(seed: 1, conditions: narrow)) { pair in
+            await pair.client.setReading(false)
+            await pair.server.setReading(false)
+            await pair.client.write(pattern(500_000))
+            try await pair.pass(.seconds(1))
+            await pair.server.reset()
+            try await pair.pass(.seconds(1))
+            #expect(await pair.client.failure?.code == .reset)
+        }
+    }
+
+    /// Encrypted bytes were taken although the socket refused them, so that a request that had gone nowhere might have been
+    /// carried out, and was not sent again.
+    @Test(arguments: [100, 300_000])
+    func whatTheSocketRefusesIsNotTaken(count: Int) throws {
+        try run(SimulatedNetwork(seed: 1)) { pair in
+            await pair.client.setReading(false)
+            await pair.server.reset()
+            try await pair.pass(.seconds(1))
+            await pair.client.write(pattern(count))
+            #expect(await pair.client.writtenCount == 0)
+            #expect(await pair.client.failure?.code == .reset)
+        }
+    }
+
+    /// What TLS holds is in no kernel that would go on sending it: a second after the end it was thrown away, and at once
+    /// when the peer had finished before.
+    @Test(arguments: [false, true])
+    func whatIsHeldWhenItsWriterLeavesStillArrives(peerHasFinished: Bool) throws {
+        try run(SimulatedNetwork(seed: 1, conditions: narrow)) { pair in
+            await pair.client.setReading(false)
+            await pair.server.write(pattern(40_000))
+            #expect(await pair.server.writtenCount == 40_000)
+            if peerHasFinished {
+                await pair.client.finish()
+                await pair.server.ended()
+            }
+            await pair.server.leave()
+            try await pair.pass(.seconds(5))
+            await pair.client.setReading(true)
+            await pair.client.ended()
+            #expect(await pair.client.received == pattern(40_000))
+            #expect(await pair.client.failure == nil)
+        }
+    }
+
+    /// Every question of TLS' own was answered into memory, whether anybody took the answers or not.
+    @Test func aPeerThatAsksAndDoesNotListenIsNotReadForEver() throws {
+        try run(SimulatedNetwork(seed: 1, conditions: narrow)) { pair in
+            await pair.server.setReading(false)
+            for _ in 0..<500 {
+                await pair.server.askForKeys(100)
+                try await pair.pass(.milliseconds(100))
+            }
+            try await pair.pass(.seconds(60))
+            #expect(await pair.client.unsentCiphertext < 400_000)
+            #expect(await pair.client.received.count < 50_000)
+            await pair.server.setReading(true)
+            #expect(await pair.client.received(atLeast: 50_000).count == 50_000)
+            await pair.client.write(pattern(1000))
+            #expect(await pair.server.received(atLeast: 1000) == pattern(1000))
+        }
+    }
+
+    // MARK: Engines
+
+    /// The last bytes and the end come in one piece as a rule. The engine told of the bytes and forgot the end, so that an
+    /// orderly close was taken for a stream cut short.
+    @Test func theEndRightBehindTheBytesIsNotForgotten() throws {
+        let contexts = try Self.contexts.get()
+        let (client, server) = (try contexts.client.makeEngine(for: "db"), try contexts.server.makeEngine(for: ""))
+        func move<Value>(
+            from one: any TLSEngine,
+            _ body: (inout UnsafeRawBufferPointer) throws(TransportError) -> Value
+        ) throws(TransportError) -> Value {
+            try unsafe one.outgoing.takeAll().span.bytes.withUnsafeBytes { memory throws(TransportError) in
+                var input = unsafe memory
+                return try unsafe body(&input)
+            }
+        }
+        var isOver = (false, false)
+        for _ in 0..<5 where isOver != (true, true) {
+            if !isOver.0 {
+                isOver.0 = try unsafe move(from: server) { input throws(TransportError) in
+                    try unsafe client.handshake(&input)
+                }
+            }
+            if !isOver.1 {
+                isOver.1 = try unsafe move(from: client) { input throws(TransportError) in
+                    try unsafe server.handshake(&input)
+                }
+            }
+        }
+        #expect(isOver == (true, true))
+        let isTaken = try unsafe pattern(100).span.bytes.withUnsafeBytes { memory throws(TransportError) in
+            try unsafe server.write(memory)
+        }
+        #expect(isTaken)
+        server.finishWriting()
+        var buffer = [UInt8](repeating: 0, count: 4096)
+        func read(_ input: inout UnsafeRawBufferPointer) -> TLSReadOutcome {
+            unsafe buffer.withUnsafeMutableBytes { unsafe client.read(&input, into: $0) }
+        }
+        let first = try unsafe move(from: server) { unsafe read(&$0) }
+        guard case .bytes(100) = first else { Issue.record("\(first)"); return }
+        #expect(client.hasMore)
+        var nothing = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
+        let second = unsafe read(&nothing)
+        guard case .end = second else { Issue.record("\(second)"); return }
+    }
+
+    /// A socket that is never quite done made the bytes that were sent long ago stay.
+    @Test func whatWasSentIsNotKept() throws {
+        var buffer = CiphertextBuffer()
+        var sent: [UInt8] = []
+        let part = pattern(1000)
+        for _ in 0..<2000 {
+            unsafe part.span.bytes.withUnsafeBytes { unsafe buffer.append($0) }
+            guard buffer.count > 1000 else { continue }
+            _ = unsafe buffer.withUnwritten {
+                unsafe sent.append(contentsOf: $0.prefix(1000))
+                return .bytes(1000)
+            }
+        }
+        #expect(buffer.count == 1000)
+        #expect(buffer.memory < 1_000_000)
+        #expect(sent + buffer.takeAll() == (0..<2000).flatMap { _ in part })
+    }
+}
+
+extension SeededGenerator {
+    fileprivate mutating func element<Value>(of values: [Value]) -> Value {
+        values[Int.random(in: values.indices, using: &self)]
+    }
+
+    /// Another sequence, for somebody who takes numbers at the same time.
+    fileprivate func shifted(by number: UInt64) -> SeededGenerator {
+        var generator = self
+        return SeededGenerator(seed: generator.next() &+ number)
+    }
+}

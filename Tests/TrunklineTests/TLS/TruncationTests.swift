@@ -1,0 +1,54 @@
+import Testing
+
+@testable import Trunkline
+@testable import TrunklineTesting
+
+/// Servers that close TLS links without close_notify. It is reported as what it is, a stream that was cut short. Only
+/// where nothing can be missing, with no frame begun and no request out, is it as good as an orderly close, after which
+/// a request does not wait for the back-off.
+@Suite(.simulated, .timeLimit(.minutes(5)))
+struct TruncationTests {
+    enum Moment: CaseIterable { case inQuiet, withinAFrame, withARequestOut }
+
+    @Test(arguments: Moment.allCases)
+    func anEndWithoutCloseNotifyIsOrderlyOnlyWhereNothingIsMissing(_ moment: Moment) throws {
+        let authority = try TestAuthority()
+        let network = SimulatedNetwork(seed: 1)
+        let server = TestServer(on: network.loop, tls: try authority.serverContext())
+        try network.runBlocking {
+            try await server.listen(on: network.address("db"))
+            let options = ClientOptions { options in
+                options.tls.roots = .only(authority.root)
+                options.reconnecting.policy = FixedRetries(count: .max, delay: .seconds(30))
+                options.requests.timeout = .seconds(60)
+            }
+            let endpoint = Endpoint.host("db", port: 7000).secured()
+            let client = Client(to: endpoint, speaking: .standard, options: options, on: network.loops)
+            var reports = client.disconnects.makeAsyncIterator()
+            try await expectEcho("first", by: client)
+            let peer = await server.peers[0]
+            var lost: PendingRequest?
+            switch moment {
+            case .inQuiet: break
+            case .withinAFrame: await peer.write([0])
+            case .withARequestOut:
+                await peer.setReading(false)
+                lost = client.start(ask("lost"))
+                try await network.clock.sleep(for: .seconds(1))
+            }
+            await peer.cutShort()
+            let report = await reports.next()
+            #expect((report?.error as? TransportError)?.code == .tls(.truncated))
+            #expect(report?.cause == .tls && report?.endedBy == .network)
+            #expect(report?.requestsLost == (moment == .withARequestOut ? 1 : 0))
+            if let lost { #expect(await failure(of: lost)?.fate == .unknown) }
+            let began = network.clock.now.offset
+            try await expectEcho("second", by: client)
+            let took = network.clock.now.offset - began
+            #expect(moment == .inQuiet ? took < .milliseconds(200) : took > .seconds(29), "\(took)")
+            await client.closeNow()
+            for peer in await server.peers { await peer.close() }
+            await server.stop()
+        }
+    }
+}
