@@ -37,12 +37,6 @@ extension Checksum {
             return Checksum(name, width: width, .unavailable(reason))
         }
         guard isHexadecimal else { return Checksum(name, width: width, .bytes(compute)) }
-        return Checksum(name, width: width, .bytes { compute($0, $1).map(hexadecimalDigits) })
+        return Checksum(name, width: width, .bytes { compute($0, $1)?.flatMap { twoDigits($0).utf8 } })
     }
-}
-
-/// Two lower-case digits for each of `bytes`.
-private func hexadecimalDigits(_ bytes: [UInt8]) -> [UInt8] {
-    let digits = Array("0123456789abcdef".utf8)
-    return bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }
 }

@@ -25,24 +25,19 @@ extension Client {
         retry: RetryPolicy? = nil,
         waitsForReady: Bool = true
     ) async -> [Result<Typed.Response, ClientError>] {
-        var encoded: [Request] = []
-        let refusals = requests.map { request -> ClientError? in
-            do throws(ClientError) {
-                encoded.append(try Request(request))
-                return nil
-            } catch {
-                return error
-            }
-        }
+        let encoded = requests.map { request in Result { () throws(ClientError) in try Request(request) } }
         let outcomes = await send(
-            all: encoded,
+            all: encoded.compactMap { try? $0.get() },
             timeout: timeout,
             retry: retry ?? Typed.retry,
             waitsForReady: waitsForReady
         )
         var answered = outcomes.makeIterator()
-        return zip(requests, refusals).compactMap { request, refusal in
-            if let refusal { .failure(refusal) } else { answered.next()?.read(by: request) }
+        return zip(requests, encoded).compactMap { request, encoded in
+            if case .failure(let error) = encoded { return .failure(error) }
+            return answered.next()?.flatMap { frame in
+                Result { () throws(ClientError) in try request.read(frame) }
+            }
         }
     }
 
@@ -54,10 +49,8 @@ extension Client {
         waitsForReady: Bool = true
     ) throws(ClientError) -> TypedPendingRequest<Typed> {
         let untyped = try Request(request)
-        return TypedPendingRequest(
-            start(untyped, timeout: timeout, retry: retry ?? Typed.retry, waitsForReady: waitsForReady),
-            of: request
-        )
+        let pending = start(untyped, timeout: timeout, retry: retry ?? Typed.retry, waitsForReady: waitsForReady)
+        return TypedPendingRequest(pending: pending, request: request)
     }
 
     /// Sends `request` and returns the server's reply as it comes: `decode` reads every part of it, and the response.
@@ -70,17 +63,15 @@ extension Client {
         buffering: ReplyBuffering = ReplyBuffering()
     ) throws(ClientError) -> TypedReplyStream<Typed> {
         let untyped = try Request(request)
-        return TypedReplyStream(
-            stream(
-                untyped,
-                timeout: timeout,
-                partTimeout: partTimeout,
-                retry: retry ?? Typed.retry,
-                waitsForReady: waitsForReady,
-                buffering: buffering
-            ),
-            of: request
+        let frames = stream(
+            untyped,
+            timeout: timeout,
+            partTimeout: partTimeout,
+            retry: retry ?? Typed.retry,
+            waitsForReady: waitsForReady,
+            buffering: buffering
         )
+        return TypedReplyStream(frames: frames, request: request)
     }
 
     /// Sends `request`, and once the server has accepted it, sends it again on every new link.
@@ -116,12 +107,7 @@ extension Handshaker {
 public struct TypedPendingRequest<Typed: TypedRequest>: Sendable {
     /// The same request, as one of frames.
     public let pending: PendingRequest
-    private let request: Typed
-
-    init(_ pending: PendingRequest, of request: Typed) {
-        self.pending = pending
-        self.request = request
-    }
+    fileprivate let request: Typed
 
     /// How far the request has come.
     public var state: PendingRequest.State { pending.state }
@@ -146,13 +132,8 @@ public struct TypedReplyStream<Typed: TypedRequest>: AsyncSequence, Sendable {
     /// What `send` throws.
     public typealias Failure = ClientError
 
-    let frames: ReplyStream
-    private let request: Typed
-
-    init(_ frames: ReplyStream, of request: Typed) {
-        self.frames = frames
-        self.request = request
-    }
+    fileprivate let frames: ReplyStream
+    fileprivate let request: Typed
 
     /// Gives the request up at once. Without effect after the end.
     public func cancel() { frames.cancel() }

@@ -138,3 +138,35 @@ public struct UnknownContentType: Error, Hashable, Sendable, CustomStringConvert
         return "the response is \(found?.description ?? "of no content type"), expected: \(expected)"
     }
 }
+
+// MARK: - Frames
+
+extension Request {
+    /// The request that `typed` is encoded as, for calls that know nothing of its type.
+    ///
+    /// - Throws: `invalidRequest`, fate `notSent`, for what `encode` or `prepare` throws.
+    public init<Typed: TypedRequest>(_ typed: Typed) throws(ClientError) {
+        do {
+            self.init(type: Typed.type, body: try typed.encode())
+            contentType = Typed.contentType
+            try typed.prepare(&self)
+        } catch {
+            throw ClientError(.invalidRequest, .notSent, "\(Typed.self) cannot be encoded", cause: error)
+        }
+    }
+}
+
+extension TypedRequest {
+    /// The server's answer as the request reads it.
+    func read(_ response: Frame) throws(ClientError) -> Response {
+        do {
+            return try Self.decode(response, for: self)
+        } catch let error as FrameError {
+            let message = "the response breaks the protocol of \(Self.self)"
+            throw ClientError(.protocolViolation, .answered, message, response: response, cause: error)
+        } catch {
+            let message = "the response cannot be read as \(Response.self)"
+            throw ClientError(.invalidRequest, .answered, message, response: response, cause: error)
+        }
+    }
+}

@@ -74,12 +74,6 @@ public struct CountedPayloadCodec: FrameCodec {
         }
     }
 
-    /// How the heads of one direction are read.
-    struct Grammar: Sendable {
-        var payload: @Sendable (Bytes) -> Payload
-        var rule: (@Sendable (inout Frame) -> Void)?
-    }
-
     /// How responses find their requests.
     public let matching: ResponseMatching
     /// The largest whole frame in bytes, both ends included, both ways.
@@ -87,16 +81,13 @@ public struct CountedPayloadCodec: FrameCodec {
     /// The largest head in bytes with what ends it, both ways.
     public let maximumHeadSize: Int
 
-    let headEnd: Bytes
-    let payloadEnd: Bytes
-    private var responses: Grammar
-    private var requests: Grammar
-    private var writing: (@Sendable (inout Frame) -> Void)?
-    /// What a push is about.
-    var pushKey: (@Sendable (Frame) -> PushKey?)?
-    /// The heads of heartbeats, in both directions.
-    private var heartbeat: (ping: Bytes, pong: Bytes)?
-    private var isServerSide = false
+    private let headEnd: Bytes
+    private let payloadEnd: Bytes
+    /// What the heads of requests, and of all that comes back, say about their payloads.
+    private var requestPayload: @Sendable (Bytes) -> Payload
+    private let responsePayload: @Sendable (Bytes) -> Payload
+    private var reading = FrameReading()
+    private var writing: FrameReading.Rule?
 
     // MARK: Of the frame at the front of the input
 
@@ -127,26 +118,20 @@ public struct CountedPayloadCodec: FrameCodec {
         line: UInt = #line,
         payload: @escaping @Sendable (_ head: Bytes) -> Payload
     ) {
-        require(!headEnd.isEmpty, "CountedPayloadCodec: nothing ends the head", file, line)
-        require(
-            maximumHeadSize >= headEnd.count,
-            "CountedPayloadCodec: maximumHeadSize \(maximumHeadSize) leaves no room for the end of the head",
-            file,
-            line
-        )
-        require(
-            maximumFrameSize >= maximumHeadSize,
-            "CountedPayloadCodec: maximumFrameSize \(maximumFrameSize) is below maximumHeadSize \(maximumHeadSize)",
-            file,
-            line
-        )
+        func demand(_ condition: Bool, _ mistake: String) {
+            require(condition, "CountedPayloadCodec: \(mistake)", file, line)
+        }
+        let (head, frame) = ("maximumHeadSize \(maximumHeadSize)", "maximumFrameSize \(maximumFrameSize)")
+        demand(!headEnd.isEmpty, "nothing ends the head")
+        demand(maximumHeadSize >= headEnd.count, "\(head) leaves no room for the end of the head")
+        demand(maximumFrameSize >= maximumHeadSize, "\(frame) is below \(head)")
         self.headEnd = headEnd
         self.payloadEnd = payloadEnd
         self.maximumHeadSize = maximumHeadSize
         self.maximumFrameSize = min(maximumFrameSize, 1 << 48)  // far beyond any memory, and no sum overflows
         self.matching = matching
-        responses = Grammar(payload: payload)
-        requests = Grammar(payload: payload)
+        requestPayload = payload
+        responsePayload = payload
     }
 
     /// The same where the heads of requests are not those of responses: what they say about their payloads, and what a test
@@ -156,7 +141,8 @@ public struct CountedPayloadCodec: FrameCodec {
         reading rule: (@Sendable (inout Frame) -> Void)? = nil
     ) -> CountedPayloadCodec {
         var codec = self
-        codec.requests = Grammar(payload: payload, rule: rule)
+        codec.requestPayload = payload
+        codec.reading.requestRule = rule
         return codec
     }
 
@@ -169,16 +155,12 @@ public struct CountedPayloadCodec: FrameCodec {
         file: StaticString = #fileID,
         line: UInt = #line
     ) -> CountedPayloadCodec {
-        var codec = self
-        codec.heartbeat = (ping, pong)
-        for head in [ping, pong] {
-            do throws(FrameError) {
-                try checkEnd(of: head)
-            } catch {
-                fatalError("CountedPayloadCodec: a heartbeat cannot be sent: \(error)", file: file, line: line)
-            }
+        do throws(FrameError) {
+            for text in [ping, pong] { try checkEnd(of: text) }
+        } catch {
+            fatalError("CountedPayloadCodec: a heartbeat cannot be sent: \(error)", file: file, line: line)
         }
-        return codec
+        return with(\.reading.heartbeat, (ping, pong))
     }
 
     /// Returns a codec that passes every received frame except heartbeats to `rule`, in place of an earlier rule.
@@ -190,67 +172,38 @@ public struct CountedPayloadCodec: FrameCodec {
     /// A test server asks it whether the client would take a frame for what it is meant to be, and sends none that it would
     /// not.
     public func reading(_ rule: @escaping @Sendable (inout Frame) -> Void) -> CountedPayloadCodec {
-        var codec = self
-        codec.responses.rule = rule
-        return codec
+        with(\.reading.rule, rule)
     }
 
     /// The same with a say about every frame that is sent, by either side, and that is no heartbeat; in place of an earlier
     /// one. `rule` makes or completes `head` (`"Content-Length: \(frame.body.count)"`) and puts the serial where it belongs.
     /// It may be called more than once for a frame, on the client's loop.
     public func writing(_ rule: @escaping @Sendable (inout Frame) -> Void) -> CountedPayloadCodec {
-        var codec = self
-        codec.writing = rule
-        return codec
+        with(\.writing, rule)
     }
 
     /// The ping of `heartbeat`, if there is one.
-    public func ping(number: UInt64) -> Frame? { heartbeat.map { Frame(.ping, head: $0.ping) } }
+    public func ping(number: UInt64) -> Frame? { reading.heartbeat.map { Frame(.ping, head: $0.ping) } }
 
     /// The pong of `heartbeat`, if there is one.
-    public func pong(answering ping: Frame) -> Frame? { heartbeat.map { Frame(.pong, head: $0.pong) } }
+    public func pong(answering ping: Frame) -> Frame? { reading.heartbeat.map { Frame(.pong, head: $0.pong) } }
 
     /// Whether the two heads of `heartbeat` are the same.
-    public var pongsLookLikePings: Bool { heartbeat.map { $0.ping == $0.pong } ?? false }
+    public var pongsLookLikePings: Bool { reading.heartbeat.map { $0.ping == $0.pong } ?? false }
 
     /// The same protocol as the server sees it: what it receives are requests and heartbeats.
-    public func serverSide() -> any FrameCodec {
-        var codec = self
-        codec.isServerSide = true
-        return codec
-    }
-}
+    public func serverSide() -> any FrameCodec { with(\.reading.isServerSide, true) }
 
-extension Frame {
-    /// The text before the payload, in protocols of a `CountedPayloadCodec`, without what ends it; empty where there is none.
-    public var head: Bytes {
-        get { self[bytes: "head"] ?? Bytes() }
-        set { self[bytes: "head"] = newValue.isEmpty ? nil : newValue }
+    /// Returns a codec in which `key` says what a push is about (`FrameCodec.pushKey(of:)`), in place of an earlier one: for
+    /// NATS a word of `push.head`.
+    public func keyingPushes(by key: @escaping @Sendable (Frame) -> PushKey?) -> CountedPayloadCodec {
+        with(\.reading.pushKey, key)
     }
 
-    /// Makes a frame with `head` before its payload, `body`.
-    public init(
-        _ kind: Kind,
-        serial: SerialNumber = 0,
-        isErrorResponse: Bool = false,
-        head: Bytes,
-        body: Bytes = Bytes()
-    ) {
-        self.init(kind, serial: serial, isErrorResponse: isErrorResponse, body: body)
-        self.head = head
-    }
-}
+    /// The key that `keyingPushes(by:)` gives `push`; `nil` without it.
+    public func pushKey(of push: Frame) -> PushKey? { reading.pushKey?(push) }
 
-extension UInt8 {
-    fileprivate var isLineBreak: Bool { self == 0x0A || self == 0x0D }
-    fileprivate var lowercasedASCII: UInt8 { (0x41...0x5A).contains(self) ? self | 0x20 : self }
-}
-
-// MARK: - Bytes in
-
-extension CountedPayloadCodec {
-    private var inbound: Grammar { isServerSide ? requests : responses }
-    private var outbound: Grammar { isServerSide ? responses : requests }
+    // MARK: Bytes in
 
     /// Takes one frame from the front of `input`; `nil` when it is not complete.
     ///
@@ -271,7 +224,7 @@ extension CountedPayloadCodec {
             (head, payload) = (known, awaited.payload)
         } else {
             guard let headCount = try headCount(in: input), let found = input.readBytes(headCount) else { return nil }
-            (head, payload) = (found, try payloadCount(of: found, by: inbound))
+            (head, payload) = (found, try payloadCount(of: found, isRequest: reading.isServerSide))
         }
         input.skip(headEnd.count)
         if let payload {
@@ -283,7 +236,10 @@ extension CountedPayloadCodec {
             }
         }
         (searched, awaited) = (0, nil)
-        guard let payload else { return heartbeat(of: head) ?? frame(head, Bytes()) }
+        guard let payload else {
+            if let kind = reading.heartbeatKind(of: head) { return Frame(kind, head: head) }
+            return frame(head, Bytes())
+        }
         guard let body = input.readBytes(payload), let end = input.readBytes(payloadEnd.count) else { return nil }
         guard end == payloadEnd else {
             throw FrameError(.unexpectedBytes, "the payload of \(payload) bytes is not followed by its end")
@@ -304,8 +260,8 @@ extension CountedPayloadCodec {
     }
 
     /// The size of the payload behind `head`; `nil` for none.
-    private func payloadCount(of head: Bytes, by grammar: Grammar) throws(FrameError) -> Int? {
-        switch grammar.payload(head) {
+    private func payloadCount(of head: Bytes, isRequest: Bool) throws(FrameError) -> Int? {
+        switch isRequest ? requestPayload(head) : responsePayload(head) {
         case .absent: return nil
         case .bytes(let count):
             let most = maximumFrameSize - head.count - headEnd.count - payloadEnd.count
@@ -320,22 +276,14 @@ extension CountedPayloadCodec {
         }
     }
 
-    private func heartbeat(of head: Bytes) -> Frame? {
-        guard let heartbeat else { return nil }
-        if head == heartbeat.ping { return Frame(.ping, head: head) }
-        return head == heartbeat.pong ? Frame(.pong, head: head) : nil
-    }
-
     private func frame(_ head: Bytes, _ body: Bytes) -> Frame {
-        var frame = Frame(isServerSide ? .request : .response, head: head, body: body)
-        inbound.rule?(&frame)
+        var frame = Frame(.response, head: head, body: body)
+        reading.apply(to: &frame)
         return frame
     }
-}
 
-// MARK: - Bytes out
+    // MARK: Bytes out
 
-extension CountedPayloadCodec {
     /// Appends the head, and the body where the head says that a payload follows, each with its end.
     ///
     /// Throws `illegalLength` for a frame that is too long; `malformed` for a head with a line end that could be taken for its
@@ -345,23 +293,20 @@ extension CountedPayloadCodec {
     /// Many servers end a line at a lone LF or CR, whatever their protocol says. So, where `headEnd` is a line end, a head has
     /// neither; where it is two of them, it has whole line ends between its lines and no others.
     public mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
-        switch frame.kind {
-        case .ping, .pong:
-            guard let heartbeat else { throw missing(frame.kind) }
-            output.append(frame.kind == .ping ? heartbeat.ping : heartbeat.pong)
+        if let head = try reading.heartbeatText(of: frame) {
+            output.append(head)
             return output.append(headEnd)
-        case .cancel where outbound.rule == nil && writing == nil: throw missing(frame.kind)
-        case .request, .response, .part, .push, .goAway, .cancel: break
         }
+        if frame.kind == .cancel, reading.outboundRule == nil, writing == nil { throw reading.missing(.cancel) }
         var sent = frame
         writing?(&sent)
         let (head, body) = (sent.head, sent.body)
         try checkEnd(of: head)
-        let payload = try payloadCount(of: head, by: outbound)
+        let payload = try payloadCount(of: head, isRequest: !reading.isServerSide)
         guard payload ?? 0 == body.count else {
             throw FrameError(.malformed, "the body has \(body.count) bytes, its head says \(payload ?? 0)")
         }
-        if payload == nil, heartbeat(of: head) != nil {
+        if payload == nil, reading.heartbeatKind(of: head) != nil {
             throw FrameError(.unknownType, "this head is a heartbeat's")
         }
         try checkReception(of: frame, as: head, body)
@@ -395,25 +340,39 @@ extension CountedPayloadCodec {
 
     /// Refuses what the other side would take for something else: in order, that shifts the responses that follow.
     private func checkReception(of frame: Frame, as head: Bytes, _ body: Bytes) throws(FrameError) {
-        let usual: Frame.Kind = isServerSide ? .response : .request
         // A client's responses and parts are for servers that take them for such.
-        guard isServerSide || frame.kind == .cancel else { return }
-        var received = Frame(usual, head: head, body: body)
-        outbound.rule?(&received)
-        let other = isServerSide ? "client" : "server"
-        guard received.kind == frame.kind else {
-            throw FrameError(.unknownType, "the \(other) takes this \(frame.kind) frame for a \(received.kind)")
-        }
-        guard received.isErrorResponse || !frame.isErrorResponse else {
-            throw FrameError(.malformed, "the \(other) does not take this frame for an error response")
-        }
+        guard reading.isServerSide || frame.kind == .cancel else { return }
+        var received = Frame(reading.isServerSide ? .response : .request, head: head, body: body)
+        try reading.checkReception(of: frame, as: &received)
         guard matching == .inOrder || received.serial == frame.serial || frame.kind == .push || frame.kind == .goAway
         else {
-            throw FrameError(.malformed, "the \(other) does not find the serial \(frame.serial) in this frame")
+            let receiver = reading.receiver
+            throw FrameError(.malformed, "the \(receiver) does not find the serial \(frame.serial) in this frame")
         }
     }
+}
 
-    private func missing(_ kind: Frame.Kind) -> FrameError {
-        FrameError(.unknownType, "this codec has no \(kind) frames")
+extension Frame {
+    /// The text before the payload, in protocols of a `CountedPayloadCodec`, without what ends it; empty where there is none.
+    public var head: Bytes {
+        get { self[bytes: "head"] ?? Bytes() }
+        set { self[bytes: "head"] = newValue.isEmpty ? nil : newValue }
     }
+
+    /// Makes a frame with `head` before its payload, `body`.
+    public init(
+        _ kind: Kind,
+        serial: SerialNumber = 0,
+        isErrorResponse: Bool = false,
+        head: Bytes,
+        body: Bytes = Bytes()
+    ) {
+        self.init(kind, serial: serial, isErrorResponse: isErrorResponse, body: body)
+        self.head = head
+    }
+}
+
+extension UInt8 {
+    fileprivate var isLineBreak: Bool { self == 0x0A || self == 0x0D }
+    fileprivate var lowercasedASCII: UInt8 { (0x41...0x5A).contains(self) ? self | 0x20 : self }
 }

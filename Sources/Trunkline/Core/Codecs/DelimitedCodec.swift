@@ -25,9 +25,9 @@ public struct DelimitedCodec: FrameCodec {
     /// The largest whole frame in bytes, delimiters included, both ways.
     public let maximumFrameSize: Int
 
-    let delimiter: Bytes
-    let parts: Int
-    var reading = FrameReading()
+    private let delimiter: Bytes
+    private let parts: Int
+    private var reading = FrameReading()
     /// The lengths at which the delimiter's beginning is its end as well: behind a body that ends with all the rest of it,
     /// it would be found before the body has ended.
     private let overlaps: [Int]
@@ -55,14 +55,13 @@ public struct DelimitedCodec: FrameCodec {
         file: StaticString = #fileID,
         line: UInt = #line
     ) {
-        require(!delimiter.isEmpty, "DelimitedCodec: the delimiter is empty", file, line)
-        require(parts >= 1, "DelimitedCodec: a frame has at least one part, not \(parts)", file, line)
-        require(
-            maximumFrameSize / delimiter.count >= parts,
-            "DelimitedCodec: maximumFrameSize \(maximumFrameSize) leaves no room for the delimiters",
-            file,
-            line
-        )
+        func demand(_ condition: Bool, _ mistake: String) {
+            require(condition, "DelimitedCodec: \(mistake)", file, line)
+        }
+        demand(!delimiter.isEmpty, "the delimiter is empty")
+        demand(parts >= 1, "a frame has at least one part, not \(parts)")
+        let hasRoom = maximumFrameSize / delimiter.count >= parts
+        demand(hasRoom, "maximumFrameSize \(maximumFrameSize) leaves no room for the delimiters")
         self.delimiter = delimiter
         self.parts = parts
         self.maximumFrameSize = maximumFrameSize
@@ -89,16 +88,12 @@ public struct DelimitedCodec: FrameCodec {
         file: StaticString = #fileID,
         line: UInt = #line
     ) -> DelimitedCodec {
-        var codec = self
-        codec.reading.heartbeat = (ping, pong)
-        for body in [ping, pong] {
-            do throws(FrameError) {
-                try check(body)
-            } catch {
-                fatalError("DelimitedCodec: a heartbeat cannot be sent: \(error)", file: file, line: line)
-            }
+        do throws(FrameError) {
+            for text in [ping, pong] { try check(text) }
+        } catch {
+            fatalError("DelimitedCodec: a heartbeat cannot be sent: \(error)", file: file, line: line)
         }
-        return codec
+        return with(\.reading.heartbeat, (ping, pong))
     }
 
     /// The same with a say about every frame that a client receives and that is no heartbeat; in place of an earlier one.
@@ -111,9 +106,7 @@ public struct DelimitedCodec: FrameCodec {
     /// A test server asks it whether the client would take a frame for what it is meant to be, and sends none that it would
     /// not.
     public func reading(_ rule: @escaping @Sendable (inout Frame) -> Void) -> DelimitedCodec {
-        var codec = self
-        codec.reading.rule = rule
-        return codec
+        with(\.reading.rule, rule)
     }
 
     /// In order.
@@ -129,40 +122,18 @@ public struct DelimitedCodec: FrameCodec {
     public var pongsLookLikePings: Bool { reading.heartbeat.map { $0.ping == $0.pong } ?? false }
 
     /// The same protocol as the server sees it: what it receives are requests and heartbeats.
-    public func serverSide() -> any FrameCodec {
-        var codec = self
-        codec.reading.isServerSide = true
-        return codec
-    }
-}
+    public func serverSide() -> any FrameCodec { with(\.reading.isServerSide, true) }
 
-extension FrameCodec where Self == DelimitedCodec {
-    /// Frames that end with `delimiter`: `.delimited(by: "\r\n")`. See `DelimitedCodec`.
-    public static func delimited(
-        by delimiter: Bytes,
-        parts: Int = 1,
-        maximumFrameSize: Int = 8192,
-        file: StaticString = #fileID,
-        line: UInt = #line
-    ) -> DelimitedCodec {
-        DelimitedCodec(delimiter: delimiter, parts: parts, maximumFrameSize: maximumFrameSize, file: file, line: line)
+    /// The same codec, for which `key` says what a push is about (`FrameCodec.pushKey(of:)`).
+    public func keyingPushes(by key: @escaping @Sendable (Frame) -> PushKey?) -> DelimitedCodec {
+        with(\.reading.pushKey, key)
     }
 
-    /// Frames that end with the byte `delimiter`: `.delimited(by: 0xFF)`. See `DelimitedCodec`.
-    public static func delimited(
-        by delimiter: UInt8,
-        parts: Int = 1,
-        maximumFrameSize: Int = 8192,
-        file: StaticString = #fileID,
-        line: UInt = #line
-    ) -> DelimitedCodec {
-        DelimitedCodec(delimiter: delimiter, parts: parts, maximumFrameSize: maximumFrameSize, file: file, line: line)
-    }
-}
+    /// What `keyingPushes(by:)` says; `nil` without it.
+    public func pushKey(of push: Frame) -> PushKey? { reading.pushKey?(push) }
 
-// MARK: - Bytes in
+    // MARK: Bytes in
 
-extension DelimitedCodec {
     /// Takes one frame from the front of `input`; `nil` when its last delimiter is not there yet. Throws nothing.
     public mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
         guard passRest(in: &input) else { return nil }
@@ -177,7 +148,8 @@ extension DelimitedCodec {
                 (searched, found) = (0, 0)
                 guard let body = input.readBytes(offset) else { return nil }
                 input.skip(delimiter.count)
-                return reading.heartbeat(of: body) ?? frame(body)
+                if let kind = reading.heartbeatKind(of: body) { return Frame(kind, body: body) }
+                return frame(body)
             }
         }
         guard input.count >= maximumFrameSize else {
@@ -218,11 +190,9 @@ extension DelimitedCodec {
         reading.apply(to: &frame)
         return frame
     }
-}
 
-// MARK: - Bytes out
+    // MARK: Bytes out
 
-extension DelimitedCodec {
     /// Appends the body of `frame` and the delimiter.
     ///
     /// Throws `illegalLength` for a frame that is too long; `malformed` for a body in which the delimiter stands, or with
@@ -237,16 +207,10 @@ extension DelimitedCodec {
 
     private func check(_ body: Bytes) throws(FrameError) {
         guard body.count <= maximumFrameSize - delimiter.count else {
-            throw FrameError(
-                .illegalLength,
-                "\(body.count) bytes and a delimiter of \(delimiter.count) are more than \(maximumFrameSize)"
-            )
+            let sizes = "\(body.count) bytes and a delimiter of \(delimiter.count)"
+            throw FrameError(.illegalLength, "\(sizes) are more than \(maximumFrameSize)")
         }
-        try checkDelimiters(in: body)
-    }
-
-    /// Checks that who looks for delimiters from the front finds the last one right behind `body`.
-    private func checkDelimiters(in body: Bytes) throws(FrameError) {
+        // Who looks for delimiters from the front has to find the last one right behind `body`.
         var start = 0
         var count = 0
         while let index = body.firstIndex(of: delimiter, from: start) {
@@ -265,5 +229,29 @@ extension DelimitedCodec {
                 : "the body has \(count + 1) parts, and the frame \(parts)"
             throw FrameError(.malformed, startsEarly ? "the body ends with the beginning of the delimiter" : reason)
         }
+    }
+}
+
+extension FrameCodec where Self == DelimitedCodec {
+    /// Frames that end with `delimiter`: `.delimited(by: "\r\n")`. See `DelimitedCodec`.
+    public static func delimited(
+        by delimiter: Bytes,
+        parts: Int = 1,
+        maximumFrameSize: Int = 8192,
+        file: StaticString = #fileID,
+        line: UInt = #line
+    ) -> DelimitedCodec {
+        DelimitedCodec(delimiter: delimiter, parts: parts, maximumFrameSize: maximumFrameSize, file: file, line: line)
+    }
+
+    /// Frames that end with the byte `delimiter`: `.delimited(by: 0xFF)`. See `DelimitedCodec`.
+    public static func delimited(
+        by delimiter: UInt8,
+        parts: Int = 1,
+        maximumFrameSize: Int = 8192,
+        file: StaticString = #fileID,
+        line: UInt = #line
+    ) -> DelimitedCodec {
+        DelimitedCodec(delimiter: delimiter, parts: parts, maximumFrameSize: maximumFrameSize, file: file, line: line)
     }
 }

@@ -18,6 +18,8 @@ public struct LengthPrefixedCodec: FrameCodec {
         /// Whether it counts its own bytes.
         let countsItself: Bool
 
+        fileprivate var maximum: UInt64 { .max >> UInt64(64 - 8 * (width ?? 8)) }
+
         /// A variable-length integer of at most ten bytes, seven bits in each, the lowest first (LEB128).
         ///
         /// Sent in as few bytes as it needs; received with needless zeros at its end it is taken all the same.
@@ -31,46 +33,57 @@ public struct LengthPrefixedCodec: FrameCodec {
             file: StaticString = #fileID,
             line: UInt = #line
         ) -> Length {
-            require(
-                (1...8).contains(width),
-                "LengthPrefixedCodec: a length has 1 to 8 bytes, not \(width)",
-                file,
-                line
-            )
+            require((1...8).contains(width), "LengthPrefixedCodec: a length has 1 to 8 bytes, not \(width)", file, line)
             return Length(width: width, order: order, countsItself: countingItself)
+        }
+
+        /// The length at the front of `input` and how many bytes it has; `nil` when it is not all there yet.
+        fileprivate func read(from input: borrowing ReceiveBuffer) throws(FrameError) -> (value: UInt64, width: Int)? {
+            guard let width else { return try input.varint() }
+            return input.integer(at: 0, width: width, order: order).map { ($0, width) }
         }
     }
 
-    /// A number within the body.
-    struct Place: Sendable {
+    /// A place of a number within the body.
+    private struct Place: Sendable {
         let offset: Int
         let width: Int
         let order: ByteOrder
+        /// Whether the number is the type, not the serial number.
+        let holdsType: Bool
 
         var end: Int { offset + width }
         var maximum: UInt64 { .max >> UInt64(64 - 8 * width) }
 
-        /// Within bodies of at most `most` bytes.
-        init(at offset: Int, width: Int, order: ByteOrder, within most: Int, _ file: StaticString, _ line: UInt) {
+        /// Stops the program unless it is within bodies of at most `most` bytes.
+        func check(within most: Int, _ file: StaticString, _ line: UInt) {
             require(width <= 8, "LengthPrefixedCodec: a number has at most 8 bytes, not \(width)", file, line)
             require(offset >= 0, "LengthPrefixedCodec: nothing is at offset \(offset)", file, line)
-            require(
-                width <= most && offset <= most - width,
-                "LengthPrefixedCodec: no body has \(width) bytes at offset \(offset), the longest has \(most)",
-                file,
-                line
-            )
-            (self.offset, self.width, self.order) = (offset, width, order)
+            let place = "\(width) bytes at offset \(offset)"
+            let isWithin = width <= most && offset <= most - width
+            require(isWithin, "LengthPrefixedCodec: no body has \(place), the longest has \(most)", file, line)
+        }
+
+        /// The number that `body` has here.
+        func number(in body: Bytes) throws(FrameError) -> UInt64 {
+            guard let number = body.integer(at: offset, width: width, order: order) else { throw isMissing(in: body) }
+            return number
+        }
+
+        func isMissing(in body: Bytes) -> FrameError {
+            FrameError(.illegalLength, "\(body.count) bytes have no byte \(end - 1)")
         }
     }
 
     /// The largest whole frame in bytes, length included, both ways.
     public let maximumFrameSize: Int
-    let length: Length
-    var serial: Place?
-    var type: Place?
-    var serials: ClosedRange<SerialNumber> = 0...0
-    var reading = FrameReading()
+    private let length: Length
+    private var serial: Place?
+    private var type: Place?
+    /// Those that there are of both, in the order in which they are in the body.
+    private var places: [Place] = []
+    private var serials: ClosedRange<SerialNumber> = 0...0
+    private var reading = FrameReading()
 
     /// Frames that begin with `length`, matched in order.
     ///
@@ -85,12 +98,9 @@ public struct LengthPrefixedCodec: FrameCodec {
         line: UInt = #line
     ) {
         let least = length.width ?? 1
-        require(
-            maximumFrameSize >= least,
-            "LengthPrefixedCodec: maximumFrameSize \(maximumFrameSize) is less than the \(least) bytes of a length",
-            file,
-            line
-        )
+        let limit = "maximumFrameSize \(maximumFrameSize)"
+        let hasRoom = maximumFrameSize >= least
+        require(hasRoom, "LengthPrefixedCodec: \(limit) is less than the \(least) bytes of a length", file, line)
         self.length = length
         self.maximumFrameSize = min(maximumFrameSize, 1 << 48)  // far beyond any memory, and no sum overflows
     }
@@ -122,9 +132,8 @@ public struct LengthPrefixedCodec: FrameCodec {
 
     /// The most that a body can have, by the limit and by what the length can say.
     private var largestBody: Int {
-        guard let width = length.width else { return maximumFrameSize - 1 }
-        let largest = UInt64.max >> UInt64(64 - 8 * width) - (length.countsItself ? UInt64(width) : 0)
-        return min(maximumFrameSize - width, Int(clamping: largest))
+        let width = length.width ?? 1
+        return min(maximumFrameSize - width, Int(clamping: length.maximum) - (length.countsItself ? width : 0))
     }
 
     /// The same, matched by a serial number that stands in the body, `offset` bytes from its beginning. The codec writes it
@@ -143,14 +152,14 @@ public struct LengthPrefixedCodec: FrameCodec {
         line: UInt = #line
     ) -> LengthPrefixedCodec {
         var codec = self
-        let width = MemoryLayout<Value>.size
-        let place = Place(at: offset, width: width, order: order, within: largestBody, file, line)
+        let place = Place(offset: offset, width: MemoryLayout<Value>.size, order: order, holdsType: false)
+        place.check(within: largestBody, file, line)
         guard let range = numbers.numbersOfRole, range != noNumbers, range.lowerBound <= place.maximum else {
             fatalError("LengthPrefixedCodec: no serial number fits \(type)", file: file, line: line)
         }
         codec.serial = place
         codec.serials = range.clamped(to: 0...place.maximum)
-        codec.checkPlaces(file, line)
+        codec.arrangePlaces(file, line)
         return codec
     }
 
@@ -164,20 +173,17 @@ public struct LengthPrefixedCodec: FrameCodec {
         line: UInt = #line
     ) -> LengthPrefixedCodec {
         var codec = self
-        let width = MemoryLayout<Value>.size
-        codec.type = Place(at: offset, width: width, order: order, within: largestBody, file, line)
-        codec.checkPlaces(file, line)
+        let place = Place(offset: offset, width: MemoryLayout<Value>.size, order: order, holdsType: true)
+        place.check(within: largestBody, file, line)
+        codec.type = place
+        codec.arrangePlaces(file, line)
         return codec
     }
 
-    private func checkPlaces(_ file: StaticString, _ line: UInt) {
-        guard let serial, let type else { return }
-        require(
-            serial.end <= type.offset || type.end <= serial.offset,
-            "LengthPrefixedCodec: the serial number and the type are in the same place",
-            file,
-            line
-        )
+    private mutating func arrangePlaces(_ file: StaticString, _ line: UInt) {
+        places = [serial, type].compactMap { $0 }.sorted { $0.offset < $1.offset }
+        let isOverlapping = places.count == 2 && places[0].end > places[1].offset
+        require(!isOverlapping, "LengthPrefixedCodec: the serial number and the type are in the same place", file, line)
     }
 
     /// The same with heartbeats: a client sends a frame with the body `ping`, as it is, which the server answers with the
@@ -196,9 +202,7 @@ public struct LengthPrefixedCodec: FrameCodec {
             file,
             line
         )
-        var codec = self
-        codec.reading.heartbeat = (ping, pong)
-        return codec
+        return with(\.reading.heartbeat, (ping, pong))
     }
 
     /// The same with a say about every frame that a client receives and that is no heartbeat; in place of an earlier one.
@@ -210,9 +214,7 @@ public struct LengthPrefixedCodec: FrameCodec {
     /// A test server asks it whether the client would take a frame for what it is meant to be, and sends none that it would
     /// not.
     public func reading(_ rule: @escaping @Sendable (inout Frame) -> Void) -> LengthPrefixedCodec {
-        var codec = self
-        codec.reading.rule = rule
-        return codec
+        with(\.reading.rule, rule)
     }
 
     /// By serial number if it has a place, otherwise in order.
@@ -228,10 +230,95 @@ public struct LengthPrefixedCodec: FrameCodec {
     public var pongsLookLikePings: Bool { reading.heartbeat.map { $0.ping == $0.pong } ?? false }
 
     /// The same protocol as the server sees it: what it receives are requests and heartbeats.
-    public func serverSide() -> any FrameCodec {
-        var codec = self
-        codec.reading.isServerSide = true
-        return codec
+    public func serverSide() -> any FrameCodec { with(\.reading.isServerSide, true) }
+
+    /// The same codec, for which `key` says what a push is about (`FrameCodec.pushKey(of:)`).
+    public func keyingPushes(by key: @escaping @Sendable (Frame) -> PushKey?) -> LengthPrefixedCodec {
+        with(\.reading.pushKey, key)
+    }
+
+    /// What `keyingPushes(by:)` says; `nil` without it.
+    public func pushKey(of push: Frame) -> PushKey? { reading.pushKey?(push) }
+
+    // MARK: Bytes in
+
+    /// Takes one frame from the front of `input`; `nil` when it is not complete.
+    ///
+    /// Throws `illegalLength` for a length above the limit or below what the serial number and the type need, as soon as it
+    /// is there, and `malformed` for a varint of more than ten bytes or 64 bits.
+    public mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+        guard let (value, width) = try length.read(from: input) else { return nil }
+        let least = leastBody
+        let most = max(0, maximumFrameSize - width)
+        let own = length.countsItself ? width : 0
+        guard value >= UInt64(least + own), value <= UInt64(most + own) else {
+            throw FrameError(.illegalLength, "the length is \(value), not within \(least + own)–\(most + own)")
+        }
+        let size = Int(value) - own
+        guard input.count >= width + size else {
+            input.await(width + size)
+            return nil
+        }
+        input.skip(width)
+        guard let body = input.readBytes(size) else { return nil }
+        if let kind = reading.heartbeatKind(of: body) { return Frame(kind, body: body) }
+        var frame = Frame(.response, body: body)
+        if let serial {
+            frame.serial = try serial.number(in: body)
+            if !serials.contains(frame.serial) { frame.kind = .push }
+        }
+        if let type { frame.type = UInt32(truncatingIfNeeded: try type.number(in: body)) }
+        reading.apply(to: &frame)
+        return frame
+    }
+
+    /// The least that a body must have. Heartbeats need no serial number, nor a type.
+    private var leastBody: Int {
+        let least = max(serial?.end ?? 0, type?.end ?? 0)
+        guard let heartbeat = reading.heartbeat else { return least }
+        return min(least, heartbeat.ping.count, heartbeat.pong.count)
+    }
+
+    // MARK: Bytes out
+
+    /// Appends the length and the body of `frame`, with its serial number and type in their places.
+    ///
+    /// Throws `illegalLength` for a body that is too long, or too short to hold these; `malformed` for a serial number that
+    /// does not fit its place; and `unknownType` for a type that does not, for a frame that its receiver would take for
+    /// something else, for a ping without `heartbeat` and for a cancellation.
+    public mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        let isPush = serial != nil && !serials.contains(frame.serial)
+        let body = try reading.body(of: frame, takenFor: isPush ? .push : .response)
+        try appendLength(of: body, to: &output)
+        if frame.kind == .ping || frame.kind == .pong { return output.append(body) }
+        var start = 0
+        for place in places {
+            let value = place.holdsType ? UInt64(frame.type) : frame.serial
+            guard place.end <= body.count else { throw place.isMissing(in: body) }
+            guard value <= place.maximum else {
+                throw FrameError(.malformed, "the number \(value) does not fit in \(place.width) bytes")
+            }
+            output.append(body.shared(start..<place.offset))
+            output.append(integer: value, width: place.width, order: place.order)
+            start = place.end
+        }
+        output.append(body.shared(start..<body.count))
+    }
+
+    private func appendLength(of body: Bytes, to output: inout SendBuffer) throws(FrameError) {
+        let width = length.width ?? varintWidth(UInt64(body.count))
+        let value = UInt64(body.count + (length.countsItself ? width : 0))
+        guard value <= length.maximum else {
+            throw FrameError(.illegalLength, "a length of \(width) bytes cannot say \(value)")
+        }
+        guard body.count <= maximumFrameSize - width else {
+            throw FrameError(.illegalLength, "\(body.count) bytes and their length are more than \(maximumFrameSize)")
+        }
+        if length.width == nil {
+            output.append(varint: value)
+        } else {
+            output.append(integer: value, width: width, order: length.order)
+        }
     }
 }
 

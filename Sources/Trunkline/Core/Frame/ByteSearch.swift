@@ -4,7 +4,6 @@ private let ones: UInt64 = 0x0101_0101_0101_0101
 /// Finding bytes in memory, eight at a time.
 extension UnsafeRawBufferPointer {
     /// The offset of the first `byte` in `start..<end`, which must be within the memory.
-    @usableFromInline
     func firstOffset(of byte: UInt8, from start: Int, to end: Int) -> Int? {
         let pattern = UInt64(byte) &* ones
         var index = start
@@ -36,7 +35,6 @@ extension UnsafeRawBufferPointer {
     }
 
     /// The offset of the first run of bytes in `start..<end` that equals `pattern`; `start` for an empty one.
-    @usableFromInline
     func firstOffset(of pattern: UnsafeRawBufferPointer, from start: Int, to end: Int) -> Int? {
         guard let first = unsafe pattern.first else { return start <= end ? start : nil }
         // A run that begins here or later does not fit.
@@ -56,15 +54,12 @@ extension UnsafeRawBufferPointer {
 extension Bytes {
     /// Whether the bytes begin with those of `prefix`.
     public func hasPrefix(_ prefix: Bytes) -> Bool {
-        guard prefix.count <= count else { return false }
-        return Bytes(sharing: storage, in: start..<start + prefix.count) == prefix
+        prefix.count <= count && shared(0..<prefix.count) == prefix
     }
 
     /// Whether the bytes end with those of `suffix`.
     public func hasSuffix(_ suffix: Bytes) -> Bool {
-        guard suffix.count <= count else { return false }
-        let end = start + count
-        return Bytes(sharing: storage, in: end - suffix.count..<end) == suffix
+        suffix.count <= count && shared(count - suffix.count..<count) == suffix
     }
 
     /// Whether `byte` is among the bytes.
@@ -101,8 +96,7 @@ extension Bytes {
     public init(_ slice: Slice<Bytes>) {
         let base = slice.base
         if slice.count >= 4096, slice.count >= base.storage.count / 8 {
-            let first = base.start + slice.startIndex
-            self.init(sharing: base.storage, in: first..<first + slice.count)
+            self = base.shared(slice.startIndex..<slice.endIndex)
         } else {
             self.init(
                 unsafe base.withUnsafeBytes {

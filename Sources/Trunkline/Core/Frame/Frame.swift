@@ -108,26 +108,6 @@ public struct Frame: Sendable, Hashable {
         fields = []
     }
 
-    /// Makes a frame with everything in it, in one step.
-    @inline(__always)
-    init(
-        kind: Kind,
-        type: UInt32,
-        serial: SerialNumber,
-        status: UInt32,
-        isErrorResponse: Bool,
-        body: Bytes,
-        fields: [NamedField]
-    ) {
-        self.kind = kind
-        self.type = type
-        self.serial = serial
-        self.status = status
-        self.isErrorResponse = isErrorResponse
-        self.body = body
-        self.fields = fields
-    }
-
     /// The named number in the header, which the protocol's layout declares with `Field.integer`; `nil` when it was
     /// neither set nor received.
     ///
@@ -161,11 +141,29 @@ public struct Frame: Sendable, Hashable {
             fields.insert(NamedField(name: field, value: value), at: index)
         }
     }
-}
 
-extension Frame {
     /// The names of the header fields that are set.
     package var fieldNames: [String] { fields.map(\.name) }
+
+    /// How many bytes the body and the named bytes (`head`, for one) are, for limits.
+    package var byteCount: Int {
+        fields.reduce(body.count) { sum, field in
+            if case .bytes(let bytes) = field.value { sum + bytes.count } else { sum }
+        }
+    }
+
+    /// How many bytes the body and the fields are.
+    package var contentSize: Int { fields.reduce(byteCount) { sum, field in sum + field.name.utf8.count } }
+
+    /// The same frame, which keeps no memory alive that is much larger than `contentSize`, for those who keep frames for long.
+    package var compacted: Frame {
+        var frame = self
+        frame.body = body.compacted
+        for index in fields.indices {
+            if case .bytes(let bytes) = fields[index].value { frame.fields[index].value = .bytes(bytes.compacted) }
+        }
+        return frame
+    }
 }
 
 extension Frame: CustomStringConvertible {

@@ -132,11 +132,7 @@ public protocol FrameCodec: Sendable {
 
     /// Appends at most `limit` complete frames of `input` to `frames`: by `decode` in turn, unless a codec knows a faster
     /// way to the same frames. Complete frames beyond the limit stay in `input` for the next call.
-    mutating func decodeAll(
-        _ input: inout ReceiveBuffer,
-        into frames: inout [Frame],
-        limit: Int
-    ) throws(FrameError)
+    mutating func decodeAll(_ input: inout ReceiveBuffer, into frames: inout [Frame], limit: Int) throws(FrameError)
 }
 
 extension FrameCodec {
@@ -217,6 +213,13 @@ extension FrameCodec {
             input.stopAwaiting()
             frames.append(frame)
         }
+    }
+
+    /// The same codec with `value` in place of what it has at `path`.
+    func with<Value>(_ path: WritableKeyPath<Self, Value>, _ value: Value) -> Self {
+        var codec = self
+        codec[keyPath: path] = value
+        return codec
     }
 
     /// Decodes into `frames` what the end of the connection completes. `input` is what `decodeAll` left.

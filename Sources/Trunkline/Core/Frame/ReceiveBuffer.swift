@@ -66,12 +66,9 @@ public struct ReceiveBuffer: Sendable {
         guard offset >= 0, width > 0, width <= 8, offset <= count &- width else { return nil }
         return unsafe storage.withUnsafeBufferPointer { bytes in
             var value: UInt64 = 0
-            let first = lower &+ offset
-            switch order {
-            case .bigEndian:
-                for index in 0..<width { value = value &<< 8 | UInt64(unsafe bytes[first &+ index]) }
-            case .littleEndian:
-                for index in (0..<width).reversed() { value = value &<< 8 | UInt64(unsafe bytes[first &+ index]) }
+            for index in 0..<width {
+                let place = order == .bigEndian ? index : width &- 1 &- index
+                value = value &<< 8 | UInt64(unsafe bytes[lower &+ offset &+ place])
             }
             return value
         }
@@ -192,11 +189,9 @@ public struct ReceiveBuffer: Sendable {
     /// Ends the waiting that `await(_:)` announced: its frame was taken.
     @inlinable
     package mutating func stopAwaiting() { awaited = 0 }
-}
 
-// MARK: - Filling
+    // MARK: Filling
 
-extension ReceiveBuffer {
     /// Lets `read` fill the free space and takes the bytes it reports; returns what it returned.
     ///
     /// Left-overs whose storage was handed out in a frame move to fresh storage instead of being copied by it.
@@ -229,11 +224,7 @@ extension ReceiveBuffer {
 
     private mutating func makeRoom() {
         let wanted = makesRoomFor()
-        if isEmpty && !isShared {
-            lower = 0
-            upper = 0
-            floor = 0
-        }
+        if isEmpty && !isShared { (lower, upper, floor) = (0, 0, 0) }
         let left = lower..<upper
         // Fresh storage that does not hold the awaited frame either must at least double, or a frame that trickles in
         // would be copied whole with every few bytes.
@@ -248,10 +239,7 @@ extension ReceiveBuffer {
             initialized = left.count + wanted
         }
         storage = fresh
-        isShared = false
-        lower = 0
-        upper = left.count
-        floor = 0
+        (lower, upper, floor, isShared) = (0, left.count, 0, false)
     }
 
     /// Takes `memory` for the reads that follow, with what is left to decode copied to its front, unless there is as much

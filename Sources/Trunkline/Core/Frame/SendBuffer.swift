@@ -10,10 +10,9 @@ public struct SendBuffer: Sendable {
 
     /// The bytes that were copied in.
     @usableFromInline var gathered: [UInt8] = []
-    /// Everything before the last run of gathered bytes, which starts at `open`.
-    private var sealed: [Segment] = []
-    private var open = 0
-    /// Bytes in `sealed` that are held by reference.
+    /// What is held by reference: each behind the first `offset` gathered bytes, in order.
+    private var shared: [(offset: Int, bytes: Bytes)] = []
+    /// The number of bytes in `shared`.
     private var sharedCount = 0
     /// How many bytes from the front were written.
     private var written = 0
@@ -70,9 +69,7 @@ public struct SendBuffer: Sendable {
         if bytes.count < Self.sharingThreshold {
             unsafe bytes.withUnsafeBytes { unsafe gathered.append(contentsOf: $0) }
         } else {
-            if open < gathered.count { sealed.append(.gathered(open..<gathered.count)) }
-            open = gathered.count
-            sealed.append(.shared(bytes))
+            shared.append((gathered.count, bytes))
             sharedCount += bytes.count
         }
     }
@@ -84,55 +81,40 @@ public struct SendBuffer: Sendable {
     /// The UTF-8 bytes of `text`.
     @inlinable
     public mutating func append(utf8 text: String) { gathered.append(contentsOf: text.utf8) }
-}
 
-// MARK: - Taking back and writing out
+    // MARK: Taking back and writing out
 
-extension SendBuffer {
     /// Where the buffer stood, to `rollBack(to:)`.
     package struct Mark {
-        fileprivate var gathered, sealed, open, shared: Int
+        fileprivate var gathered, shared, sharedCount: Int
     }
 
-    package var mark: Mark { Mark(gathered: gathered.count, sealed: sealed.count, open: open, shared: sharedCount) }
+    package var mark: Mark { Mark(gathered: gathered.count, shared: shared.count, sharedCount: sharedCount) }
 
     /// Takes back everything that was appended since `mark`.
     package mutating func rollBack(to mark: Mark) {
         gathered.removeSubrange(mark.gathered...)
-        sealed.removeSubrange(mark.sealed...)
-        open = mark.open
-        sharedCount = mark.shared
+        shared.removeSubrange(mark.shared...)
+        sharedCount = mark.sharedCount
     }
 
     /// Takes back everything but the first `length` bytes, counted from when the buffer was last empty.
     package mutating func truncate(to length: Int) {
-        var rest = length
-        let all = (0...sealed.count).map(segment)
-        sealed.removeAll(keepingCapacity: true)
-        open = 0
-        sharedCount = 0
-        var gatheredEnd = 0
-        for segment in all where rest > 0 {
-            switch segment {
-            case .gathered(let range):
-                gatheredEnd = range.lowerBound + min(rest, range.count)
-                sealed.append(.gathered(range.lowerBound..<gatheredEnd))
-                rest -= range.count
-            case .shared(let bytes):
-                precondition(bytes.count <= rest, "cannot be cut within bytes that are held by reference")
-                sealed.append(.shared(bytes))
-                sharedCount += bytes.count
-                rest -= bytes.count
-            }
+        var kept = Mark(gathered: 0, shared: 0, sharedCount: 0)
+        while kept.shared < shared.count, shared[kept.shared].offset + kept.sharedCount < length {
+            kept.sharedCount += shared[kept.shared].bytes.count
+            kept.shared += 1
         }
-        gathered.removeSubrange(gatheredEnd...)
-        open = gatheredEnd
+        kept.gathered = length - kept.sharedCount
+        let end = kept.shared == 0 ? 0 : shared[kept.shared - 1].offset
+        precondition(kept.gathered >= end, "cannot be cut within bytes that are held by reference")
+        rollBack(to: kept)
     }
 
     /// Every byte that was appended, written or not. For tests and checksums, not for speed.
     public var bytes: [UInt8] {
         var all: [UInt8] = []
-        for index in 0...sealed.count {
+        for index in 0...2 * shared.count {
             switch segment(index) {
             case .gathered(let range): all += gathered[range]
             case .shared(let bytes): unsafe bytes.withUnsafeBytes { unsafe all.append(contentsOf: $0) }
@@ -141,15 +123,18 @@ extension SendBuffer {
         return all
     }
 
-    /// The segment at `index`; the one after all of `sealed` is the open run, perhaps empty.
+    /// The segment at `index`: a run of gathered bytes, perhaps empty, before each that is held by reference and at the end.
     private func segment(_ index: Int) -> Segment {
-        index < sealed.count ? sealed[index] : .gathered(open..<gathered.count)
+        let next = index / 2
+        if index % 2 == 1 { return .shared(shared[next].bytes) }
+        let start = next == 0 ? 0 : shared[next - 1].offset
+        return .gathered(start..<(next < shared.count ? shared[next].offset : gathered.count))
     }
 
     /// Calls `body` with the unwritten bytes, as at most `limit` pieces of memory in order.
     package func withUnwritten<Result>(limit: Int = 64, _ body: ([UnsafeRawBufferPointer]) -> Result) -> Result {
         unsafe gathered.withUnsafeBytes { memory in
-            if sealed.isEmpty {
+            if shared.isEmpty {
                 return unsafe body([UnsafeRawBufferPointer(rebasing: memory[written...])])
             }
             var pieces: [UnsafeRawBufferPointer] = unsafe []
@@ -167,7 +152,7 @@ extension SendBuffer {
         _ limit: Int,
         _ body: ([UnsafeRawBufferPointer]) -> Result
     ) -> Result {
-        guard index <= sealed.count, unsafe pieces.count < limit else { return unsafe body(pieces) }
+        guard index <= 2 * shared.count, unsafe pieces.count < limit else { return unsafe body(pieces) }
         switch segment(index) {
         case .gathered(let range):
             if range.count > skipped {
@@ -188,9 +173,9 @@ extension SendBuffer {
         written += length
         if isEmpty { return reset() }
         writtenOfFirst += length
-        while firstUnwritten < sealed.count {
+        while firstUnwritten < 2 * shared.count {
             let size =
-                switch sealed[firstUnwritten] {
+                switch segment(firstUnwritten) {
                 case .gathered(let range): range.count
                 case .shared(let bytes): bytes.count
                 }
@@ -203,8 +188,7 @@ extension SendBuffer {
     /// Forgets everything, written or not.
     package mutating func reset() {
         gathered.removeAll(keepingCapacity: gathered.capacity <= 256 * 1024)
-        sealed.removeAll(keepingCapacity: true)
-        open = 0
+        shared.removeAll(keepingCapacity: true)
         sharedCount = 0
         written = 0
         firstUnwritten = 0

@@ -33,11 +33,6 @@ private struct Sums {
     var low: UInt64
     var high: UInt64 = 0
 
-    init(modulus: UInt64, low: UInt64) {
-        self.modulus = modulus
-        self.low = low
-    }
-
     /// Inlined, so that the modulus is a constant: dividing by it is then a multiplication.
     @inline(__always)
     mutating func add(_ bytes: borrowing RawSpan) {

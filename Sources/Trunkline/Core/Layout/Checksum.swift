@@ -31,6 +31,9 @@ public struct Checksum: Sendable {
         self.algorithm = algorithm
     }
 
+    /// Whether it is a number, and so has a byte order.
+    var isNumber: Bool { if case .integer = algorithm { true } else { false } }
+
     /// The checksum of `bytes`; `nil` for one that is no number of at most eight bytes, as the digests are not.
     public func value(of bytes: Bytes) -> UInt64? {
         guard case .integer(let compute) = algorithm else { return nil }
@@ -45,11 +48,9 @@ public struct Checksum: Sendable {
         case .unavailable: nil
         }
     }
-}
 
-// MARK: - The user's own
+    // MARK: The user's own
 
-extension Checksum {
     /// A checksum of the protocol's own that is an unsigned integer, as wide as its type (at most 8 bytes) and in the
     /// field's byte order.
     ///

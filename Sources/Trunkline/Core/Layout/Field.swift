@@ -27,11 +27,9 @@ public struct Field: Sendable, Hashable {
         self.width = width
         self.order = order
     }
-}
 
-// MARK: - Bytes
+    // MARK: Bytes
 
-extension Field {
     /// Bytes that are always the same; a received frame that has others is refused as `unexpectedBytes`.
     public static func constant(_ bytes: [UInt8]) -> Field { constant(request: bytes, response: bytes) }
 
@@ -68,24 +66,216 @@ extension Field {
         over scope: Checksum.Scope,
         order: ByteOrder = .bigEndian
     ) -> Field { Field(.checksum(checksum, over: scope), width: checksum.width, order: order) }
+
+    // MARK: Integers
+
+    /// The type number, `frame.type`; at most 4 bytes. Repeated, it must hold the same number again.
+    public static func type<Value: WireCode>(_ value: Value.Type, order: ByteOrder = .bigEndian) -> Field {
+        type(width: MemoryLayout<Value>.size, order: order)
+    }
+
+    /// The type number, `frame.type`, in `width` bytes, 1 to 4. Repeated, it must hold the same number again.
+    public static func type(width: Int, order: ByteOrder = .bigEndian) -> Field {
+        Field(.type, width: width, order: order)
+    }
+
+    /// The serial number, `frame.serial`. Repeated, it must hold the same number again.
+    public static func serial<Value: WireInteger>(_ value: Value.Type, order: ByteOrder = .bigEndian) -> Field {
+        serial(width: MemoryLayout<Value>.size, order: order)
+    }
+
+    /// The serial number, `frame.serial`, in `width` bytes, 1 to 8. Repeated, it must hold the same number again.
+    public static func serial(width: Int, order: ByteOrder = .bigEndian) -> Field {
+        Field(.serial, width: width, order: order)
+    }
+
+    /// The status code, `frame.status`; at most 4 bytes. Requests have the field too and hold 0 in it.
+    ///
+    /// A response whose status is not one of the role `success` is an error response.
+    public static func status<Value: WireCode>(_ value: Value.Type, order: ByteOrder = .bigEndian) -> Field {
+        status(width: MemoryLayout<Value>.size, order: order)
+    }
+
+    /// The status code, `frame.status`, in `width` bytes, 1 to 4. Requests have the field too and hold 0 in it.
+    public static func status(width: Int, order: ByteOrder = .bigEndian) -> Field {
+        Field(.status, width: width, order: order)
+    }
+
+    /// The length that tells where the frame ends, in bytes. Exactly one, somewhere before the body.
+    public static func length<Value: WireInteger>(
+        _ value: Value.Type,
+        counting count: LengthCount,
+        order: ByteOrder = .bigEndian
+    ) -> Field { length(width: MemoryLayout<Value>.size, counting: count, order: order) }
+
+    /// The length that tells where the frame ends, in bytes, itself `width` bytes wide, 1 to 8.
+    public static func length(width: Int, counting count: LengthCount, order: ByteOrder = .bigEndian) -> Field {
+        Field(.length(count, isVarint: false), width: width, order: order)
+    }
+
+    /// The length that tells where the frame ends, in bytes, itself as wide as it needs to be.
+    ///
+    /// `order` says which seven bits come first: the low ones as in protobuf and MQTT (LEB128), or the high ones
+    /// (`.bigEndian`). It is sent in its shortest form and may come with needless zeros, in ten bytes at most; above the
+    /// frame size limit it is refused as `illegalLength`.
+    public static func length(
+        _ width: VariableWidth,
+        counting count: LengthCount,
+        order: ByteOrder = .littleEndian
+    ) -> Field { Field(.length(count, isVarint: true), width: 1, order: order) }
+
+    /// A number of the protocol's own, `frame[name]`; `default` is sent where the frame does not set it.
+    public static func integer<Value: WireInteger>(
+        _ name: String,
+        _ value: Value.Type,
+        default: UInt64 = 0,
+        order: ByteOrder = .bigEndian
+    ) -> Field { integer(name, width: MemoryLayout<Value>.size, default: `default`, order: order) }
+
+    /// A number of the protocol's own, `frame[name]`, in `width` bytes, 1 to 8.
+    public static func integer(
+        _ name: String,
+        width: Int,
+        default: UInt64 = 0,
+        order: ByteOrder = .bigEndian
+    ) -> Field { Field(.integer(name: name, default: `default`), width: width, order: order) }
+
+    /// What the body holds, `frame["contentType"]`; `default` is sent where the frame does not set it. Every received frame
+    /// has it then, so a peer that says nothing says 0 (`ContentType.bytes`).
+    public static func contentType<Value: WireInteger>(
+        _ value: Value.Type,
+        default: UInt64 = 0,
+        order: ByteOrder = .bigEndian
+    ) -> Field { integer("contentType", value, default: `default`, order: order) }
+
+    /// The number that says what a frame is for: one for each kind that the protocol tells apart by it.
+    ///
+    /// ```swift
+    /// Field.kind(UInt8.self, [.request: 0, .response: 1, .push: 2])
+    /// ```
+    ///
+    /// Requests and responses must be listed. What is not goes out as what it is most like (a ping or a cancellation as a
+    /// request; a pong, a part, a push or a goAway as a response) and is told from it by its role. A frame with a number
+    /// that is not listed is refused as `unknownType`.
+    public static func kind<Value: WireInteger>(
+        _ value: Value.Type,
+        _ numbers: [Frame.Kind: UInt64],
+        order: ByteOrder = .bigEndian
+    ) -> Field { Field(.kind(numbers), width: MemoryLayout<Value>.size, order: order) }
+}
+
+/// An integer that a field can hold: unsigned, of 1, 2, 4 or 8 bytes.
+public protocol WireInteger: FixedWidthInteger, UnsignedInteger {}
+
+extension UInt8: WireInteger {}
+extension UInt16: WireInteger {}
+extension UInt32: WireInteger {}
+extension UInt64: WireInteger {}
+
+/// An integer that a type or status field can hold: unsigned, of 1, 2 or 4 bytes.
+public protocol WireCode: WireInteger {}
+
+extension UInt8: WireCode {}
+extension UInt16: WireCode {}
+extension UInt32: WireCode {}
+
+/// An integer that is as wide as its value needs.
+public enum VariableWidth: Sendable, Hashable {
+    /// Seven bits in each byte; the top bit says that another byte follows.
+    case varint
+}
+
+/// What the length field of a `FrameLayout` counts, in bytes.
+public struct LengthCount: Sendable, Hashable {
+    enum Extent: Sendable, Hashable {
+        case body, wholeFrame, rest
+    }
+
+    let extent: Extent
+    /// What is added to the bytes counted.
+    let surplus: Int
+
+    /// The body alone.
+    public static let body = LengthCount(extent: .body, surplus: 0)
+    /// The whole frame, from its first byte to its last, the length field included.
+    public static let wholeFrame = LengthCount(extent: .wholeFrame, surplus: 0)
+    /// Everything after the length field.
+    public static let rest = LengthCount(extent: .rest, surplus: 0)
+
+    /// The same and `count` more, or fewer when it is negative: `.body.plus(4)` counts a 6-byte body as 10.
+    public func plus(_ count: Int) -> LengthCount {
+        LengthCount(extent: extent, surplus: surplus.addingReportingOverflow(count).partialValue)
+    }
+}
+
+extension LengthCount: CustomStringConvertible {
+    /// What is counted, in words: `the body plus 4`.
+    public var description: String {
+        let what =
+            switch extent {
+            case .body: "the body"
+            case .wholeFrame: "the whole frame"
+            case .rest: "everything after it"
+            }
+        return surplus == 0 ? what : what + (surplus < 0 ? " minus " : " plus ") + "\(surplus.magnitude)"
+    }
+}
+
+// MARK: - Names
+
+extension Field.Content {
+    /// What it is, and the name that tells it from others of its kind.
+    var title: (what: String, name: String?) {
+        switch self {
+        case .constant: ("constant", nil)
+        case .kind: ("kind", nil)
+        case .type: ("type", nil)
+        case .serial: ("serial", nil)
+        case .status: ("status", nil)
+        case .length: ("length", nil)
+        case .integer(let name, _): ("integer", name)
+        case .bytes(let name, _): ("bytes", name)
+        case .reserved: ("reserved", nil)
+        case .body: ("body", nil)
+        case .checksum(let checksum, _): ("checksum", checksum.name)
+        }
+    }
 }
 
 extension Field: CustomStringConvertible {
     /// The field as an error names it.
     public var description: String {
-        let size = width == 1 ? "1 byte" : "\(width) bytes"
+        let (what, name) = content.title
         return switch content {
-        case .constant: "constant (\(size))"
-        case .kind: "kind (\(size))"
-        case .type: "type (\(size))"
-        case .serial: "serial (\(size))"
-        case .status: "status (\(size))"
-        case .length(_, let isVarint): isVarint ? "length (varint)" : "length (\(size))"
-        case .integer(let name, _): "integer \"\(name)\" (\(size))"
-        case .bytes(let name, _): "bytes \"\(name)\" (\(size))"
-        case .reserved: "reserved (\(size))"
-        case .body: "body"
-        case .checksum(let checksum, _): "checksum \(checksum) (\(size))"
+        case .body: what
+        case .length(_, isVarint: true): "length (varint)"
+        case .checksum(let checksum, _): "checksum \(checksum) (\(byteSize(width)))"
+        default: what + (name.map { " \"\($0)\"" } ?? "") + " (\(byteSize(width)))"
         }
     }
+}
+
+/// Collects the fields of `FrameLayout { … }` in the order in which they are written.
+@resultBuilder
+public enum LayoutBuilder {
+    /// One field.
+    public static func buildExpression(_ field: Field) -> [Field] { [field] }
+
+    /// Several fields that were put together elsewhere.
+    public static func buildExpression(_ fields: [Field]) -> [Field] { fields }
+
+    /// One part after the other.
+    public static func buildBlock(_ parts: [Field]...) -> [Field] { parts.flatMap { $0 } }
+
+    /// An `if` without `else`.
+    public static func buildOptional(_ part: [Field]?) -> [Field] { part ?? [] }
+
+    /// The first branch of an `if` or `switch`.
+    public static func buildEither(first part: [Field]) -> [Field] { part }
+
+    /// A further branch of an `if` or `switch`.
+    public static func buildEither(second part: [Field]) -> [Field] { part }
+
+    /// A `for` loop.
+    public static func buildArray(_ parts: [[Field]]) -> [Field] { parts.flatMap { $0 } }
 }

@@ -14,12 +14,12 @@ extension FrameLayout {
     /// Offsets and sizes are in bytes: n is the size of the body, v that of a length of varying width. Where requests and
     /// responses differ there are two tables, each with its title.
     public var byteTable: String {
-        let (request, response) = (requestPlan.byteTable, responsePlan.byteTable)
+        let (request, response) = (self.request.shape.byteTable, self.response.shape.byteTable)
         return request == response ? request : "Request:\n\n\(request)\nResponse:\n\n\(response)"
     }
 }
 
-extension LayoutPlan {
+extension LayoutShape {
     fileprivate var byteTable: String {
         rows.reduce("| offset | size | field |\n|---|---|---|\n") { text, row in
             text + "| \(row.offset.text()) | \(row.size.text()) | \(title(of: row)) |\n"
@@ -32,7 +32,7 @@ extension LayoutPlan {
         let title =
             switch row.field.content {
             case .constant(let request, let response):
-                "constant " + hexadecimalBytes(constant(request: request, response: response))
+                "constant " + hexadecimalBytes(direction == .request ? request : response)
             case .type: "type" + again
             case .serial: "serial" + again
             case .status: "status"
@@ -72,34 +72,74 @@ extension Field {
     var isLittleEndianNumber: Bool {
         guard order == .littleEndian else { return false }
         return switch content {
-        case .constant, .bytes, .reserved, .body: false
         case .length(_, isVarint: true): true
         case .checksum(let checksum, _): checksum.isNumber && width > 1
-        case .type, .serial, .status, .length, .integer, .kind: width > 1
+        default: width > 1
         }
-    }
-}
-
-extension Checksum {
-    /// Whether it has a byte order.
-    var isNumber: Bool { if case .integer = algorithm { true } else { false } }
-}
-
-extension LengthCount: CustomStringConvertible {
-    /// What is counted, in words: `the body plus 4`.
-    public var description: String {
-        let what =
-            switch extent {
-            case .body: "the body"
-            case .wholeFrame: "the whole frame"
-            case .rest: "everything after it"
-            }
-        return surplus == 0 ? what : what + (surplus < 0 ? " minus " : " plus ") + "\(surplus.magnitude)"
     }
 }
 
 /// Two digits for each of `bytes`, as in `ca fe`, of the first sixteen.
 private func hexadecimalBytes(_ bytes: [UInt8]) -> String {
-    let digits = bytes.prefix(16).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }
+    let digits = bytes.prefix(16).map(twoDigits)
     return digits.joined(separator: " ") + (bytes.count > 16 ? " …" : "")
+}
+
+// MARK: - Rows
+
+extension LayoutShape {
+    /// A number of bytes that may depend on the frame: `12 + n`, with n bytes of body and v of a varint.
+    struct Extent {
+        var fixed = 0
+        var symbols: [String] = []
+
+        static func + (a: Extent, b: Extent) -> Extent {
+            Extent(fixed: a.fixed + b.fixed, symbols: a.symbols + b.symbols)
+        }
+
+        /// The sum, such as `12+n`, with `sign` between its terms.
+        func text(_ sign: String = "+") -> String {
+            let number = fixed > 0 || symbols.isEmpty ? [String(fixed)] : []
+            return (number + symbols).joined(separator: sign)
+        }
+    }
+
+    /// A field and its place in a frame, to be printed.
+    struct Row {
+        let field: Field
+        let offset: Extent
+        let size: Extent
+        /// Whether the same number was in a field before.
+        let isRepetition: Bool
+    }
+
+    /// Every field in the order of the bytes.
+    var rows: [Row] {
+        var rows: [Row] = []
+        var offset = Extent()
+        for field in fields {
+            let size =
+                switch field.content {
+                case .body: Extent(symbols: ["n"])
+                case .length(_, isVarint: true): Extent(symbols: ["v"])
+                default: Extent(fixed: field.width)
+                }
+            let mayRepeat = field.content == .type || field.content == .serial
+            let isRepetition = mayRepeat && rows.contains { $0.field.content == field.content }
+            rows.append(Row(field: field, offset: offset, size: size, isRepetition: isRepetition))
+            offset = offset + size
+        }
+        return rows
+    }
+
+    /// Where the first byte of `slot` is, as in `rows`.
+    func offset(of slot: Slot) -> Extent {
+        // A varint has one byte in `header`.
+        let moved = varint == nil ? Extent() : Extent(fixed: -1, symbols: ["v"])
+        return switch slot.region {
+        case .header: Extent(fixed: slot.offset)
+        case .afterVarint: Extent(fixed: slot.offset) + moved
+        case .trailer: Extent(fixed: header.count + slot.offset) + moved + Extent(symbols: ["n"])
+        }
+    }
 }

@@ -115,7 +115,7 @@ extension FrameLayout {
         responsesRepeat: [RepeatedField] = [],
         kind: (@Sendable (Frame) -> Frame.Kind?)? = nil
     ) throws(LayoutError) -> FrameLayout {
-        let list = RoleList(
+        var list = RoleList(
             ping: ping,
             pong: pong,
             heartbeat: heartbeat,
@@ -134,12 +134,10 @@ extension FrameLayout {
             repeated: responsesRepeat,
             kind: kind
         )
+        list.bodies = declared.bodies
         var layout = self
-        layout.roles = try Roles(list, request: requestPlan, response: responsePlan)
-        layout.marks = try RoleMarks(list, request: requestPlan, response: responsePlan)
-        if let bodies = marks?.bodies {
-            layout.marks = RoleMarks(layout.marks, bodies: bodies, part: layout.roles.part)
-        }
+        layout.roles = try Roles(list, request: request.shape, response: self.response.shape)
+        layout.declared = list
         if heartbeat != nil { try layout.checkHeartbeat() }
         return layout
     }
@@ -148,16 +146,11 @@ extension FrameLayout {
     private func checkHeartbeat() throws(LayoutError) {
         guard var request = ping(number: 0) else { return }
         request.kind = .request
-        var (client, output) = (self, SendBuffer())
-        if isServerSide {
-            swap(&client.inbound, &client.outbound)
-            swap(&client.inboundLimits, &client.outboundLimits)
-            client.isServerSide = false
-        }
+        var (client, output) = (seen(byServer: false), SendBuffer())
         do throws(FrameError) {
             try client.encode(request, into: &output)
         } catch {
-            throw LayoutError("role heartbeat", "it cannot be sent: \(error.message)")
+            throw LayoutError(role: "heartbeat", "it cannot be sent: \(error.message)")
         }
     }
 
@@ -169,15 +162,86 @@ extension FrameLayout {
         file: StaticString = #fileID,
         line: UInt = #line
     ) -> FrameLayout {
-        let slots = [requestPlan.type, responsePlan.type]
         var layout = self
-        layout.marks = LayoutError.stopping(file, line) { () throws(LayoutError) in
-            let bodies = try Roles.codes("bodies", types.numbersOfRole, in: slots, "type")
-            return RoleMarks(marks, bodies: bodies, part: roles.part)
+        layout.declared.bodies = types.numbersOfRole
+        layout.roles.bodies = LayoutError.stopping(file, line) { () throws(LayoutError) in
+            try Roles.codes("bodies", layout.declared.bodies, in: [request.shape.type, response.shape.type])
         }
+        layout.roles.hasMarks = true
         return layout
     }
+}
 
-    var requestPlan: LayoutPlan { isServerSide ? inbound : outbound }
-    var responsePlan: LayoutPlan { isServerSide ? outbound : inbound }
+// MARK: - What roles say beside numbers and marks
+
+/// The named field in which a `goAway` frame says how long to stay away; 0 there says nothing.
+public enum RetryAfterField: Sendable, Hashable {
+    /// The field holds seconds.
+    case seconds(in: String)
+    /// The field holds milliseconds.
+    case milliseconds(in: String)
+
+    var name: String {
+        switch self {
+        case .seconds(let name), .milliseconds(let name): name
+        }
+    }
+
+    func duration(of number: UInt64) -> Duration? {
+        guard number > 0 else { return nil }
+        switch self {
+        case .seconds: return .seconds(Int64(clamping: number))
+        case .milliseconds: return .milliseconds(Int64(clamping: number))
+        }
+    }
+}
+
+/// Where an error response says why the server refused, in a layout without a status field: see the role `failureCode`.
+public struct FailureCode: Sendable, Hashable {
+    /// 1, 2 or 4.
+    private let width: Int
+    private let order: ByteOrder
+
+    /// The first bytes of the body, an unsigned integer of 1, 2 or 4 bytes: `.body(UInt8.self)` in Modbus. They remain in
+    /// the body.
+    public static func body<Value: WireCode>(_ type: Value.Type, order: ByteOrder = .bigEndian) -> FailureCode {
+        FailureCode(width: MemoryLayout<Value>.size, order: order)
+    }
+
+    /// The code of the received `frame`; `nil` where its body is too short.
+    func code(in frame: borrowing Frame) -> UInt32? {
+        frame.body.integer(at: 0, width: width, order: order).map { UInt32(truncatingIfNeeded: $0) }
+    }
+
+    /// Writes the status of an error response to be sent into its body, if that is empty.
+    ///
+    /// Throws `malformed` for a status that does not fit, and for one that is not what the body says.
+    func write(to frame: inout Frame) throws(FrameError) {
+        guard frame.status != 0 else { return }
+        if frame.body.isEmpty { frame.body.append(integer: UInt64(frame.status), width: width, order: order) }
+        guard let code = code(in: frame), code == frame.status else {
+            let found = code(in: frame).map { "says \($0)" } ?? "is too short to say it"
+            throw FrameError(.malformed, "the error response has the status \(frame.status), but its body \(found)")
+        }
+    }
+}
+
+/// What a response repeats of its request: see the role `responsesRepeat`.
+public enum RepeatedField: Sendable, Hashable {
+    /// The type, without bits that mark a role.
+    case type
+    /// The number in this named field.
+    case field(String)
+
+    /// Checks that requests and responses have it.
+    func check(_ request: LayoutShape, _ response: LayoutShape) throws(LayoutError) {
+        switch self {
+        case .type:
+            guard request.type != nil, response.type != nil else {
+                throw LayoutError(role: "responsesRepeat", "the layout has no type field")
+            }
+        case .field(let name):
+            for shape in [request, response] { try shape.integer(name, of: "responsesRepeat") }
+        }
+    }
 }

@@ -20,14 +20,12 @@ public struct FrameLayout: Sendable {
     /// The plan of the frames to decode, and of those to encode.
     var inbound: LayoutPlan
     var outbound: LayoutPlan
-    var inboundLimits: LayoutPlan.Limits
-    var outboundLimits: LayoutPlan.Limits
     var roles: Roles
-    /// What else tells frames apart; `nil` where the numbers of `roles` are all there is.
-    var marks: RoleMarks?
+    /// The roles as they were declared: what they have besides numbers.
+    var declared = RoleList()
     var isServerSide = false
     /// What a push is about; `nil` where the user has not said it.
-    var pushKey: (@Sendable (Frame) -> PushKey?)?
+    private var pushKey: (@Sendable (Frame) -> PushKey?)?
 
     /// The largest whole frame in bytes, header and trailer included; 16 MiB unless set.
     ///
@@ -40,11 +38,7 @@ public struct FrameLayout: Sendable {
 
     /// A layout of `fields` in this order. Fields that do not make a layout stop the program, with a message that names
     /// the field; see `init(validating:)`.
-    public init(
-        @LayoutBuilder _ fields: () -> [Field],
-        file: StaticString = #fileID,
-        line: UInt = #line
-    ) {
+    public init(@LayoutBuilder _ fields: () -> [Field], file: StaticString = #fileID, line: UInt = #line) {
         self = LayoutError.stopping(file, line) { () throws(LayoutError) in try FrameLayout(validating: fields()) }
     }
 
@@ -65,10 +59,7 @@ public struct FrameLayout: Sendable {
     ///
     /// Throws `LayoutError`, which names the field, for fields that do not make a layout.
     public init(validating fields: [Field]) throws(LayoutError) {
-        try self.init(
-            request: LayoutPlan(LayoutDraft(fields, for: .request)),
-            response: LayoutPlan(LayoutDraft(fields, for: .response))
-        )
+        try self.init(request: LayoutShape(fields, for: .request), response: LayoutShape(fields, for: .response))
     }
 
     /// A layout in which frames to the server have the fields of `request` and frames from it those of `response`, for
@@ -76,34 +67,182 @@ public struct FrameLayout: Sendable {
     ///
     /// Throws `LayoutError`, which says in which of the two the field is, as in `request field 3, length (4 bytes)`.
     public init(validatingRequest request: [Field], response: [Field]) throws(LayoutError) {
-        let requestPlan = try LayoutError.within("request") { () throws(LayoutError) in
-            LayoutPlan(try LayoutDraft(request, for: .request))
-        }
-        let responsePlan = try LayoutError.within("response") { () throws(LayoutError) in
-            LayoutPlan(try LayoutDraft(response, for: .response))
-        }
-        if (requestPlan.serial == nil) != (responsePlan.serial == nil) {
-            let lacking = requestPlan.serial == nil ? "request" : "response"
+        let requestShape = try LayoutShape(request, for: .request, of: "request ")
+        let responseShape = try LayoutShape(response, for: .response, of: "response ")
+        if (requestShape.serial == nil) != (responseShape.serial == nil) {
+            let lacking = requestShape.serial == nil ? "request" : "response"
             throw LayoutError("\(lacking) serial", "the other layout has one, so this needs it too")
         }
-        try self.init(request: requestPlan, response: responsePlan)
+        try self.init(request: requestShape, response: responseShape)
     }
 
-    private init(request: LayoutPlan, response: LayoutPlan) throws(LayoutError) {
-        outbound = request
-        inbound = response
-        outboundLimits = LayoutPlan.Limits(wholeFrame: maximumFrameSize, of: outbound)
-        inboundLimits = LayoutPlan.Limits(wholeFrame: maximumFrameSize, of: inbound)
+    private init(request: LayoutShape, response: LayoutShape) throws(LayoutError) {
+        outbound = LayoutPlan(request, maximumFrameSize: maximumFrameSize)
+        inbound = LayoutPlan(response, maximumFrameSize: maximumFrameSize)
         roles = try Roles(RoleList(), request: request, response: response)
-        marks = try RoleMarks(RoleList(), request: request, response: response)
     }
 
     private mutating func applyLimit() {
-        let least = max(inbound.smallestFrame, outbound.smallestFrame)
+        let least = max(inbound.shape.smallestFrame, outbound.shape.smallestFrame)
         guard maximumFrameSize >= least else {
             fatalError("FrameLayout: maximumFrameSize \(maximumFrameSize) is below the smallest frame's \(least) bytes")
         }
-        inboundLimits = LayoutPlan.Limits(wholeFrame: maximumFrameSize, of: inbound)
-        outboundLimits = LayoutPlan.Limits(wholeFrame: maximumFrameSize, of: outbound)
+        inbound = LayoutPlan(inbound.shape, maximumFrameSize: maximumFrameSize)
+        outbound = LayoutPlan(outbound.shape, maximumFrameSize: maximumFrameSize)
+    }
+
+    /// The plans of the two kinds of frames, whichever of them this side sends.
+    var request: LayoutPlan { isServerSide ? inbound : outbound }
+    var response: LayoutPlan { isServerSide ? outbound : inbound }
+
+    /// The layout as the client, or the server, sees it.
+    func seen(byServer: Bool) -> FrameLayout {
+        if isServerSide == byServer { return self }
+        var layout = self
+        swap(&layout.inbound, &layout.outbound)
+        layout.isServerSide = byServer
+        return layout
+    }
+
+    // MARK: Keys of pushes
+
+    /// The same layout, in which the named header field of a push is its key (`FrameCodec.pushKey(of:)`): a number for
+    /// `Field.integer`, a name for `Field.bytes`. Replaces any other key. A field that responses do not have stops the
+    /// program.
+    public func keyingPushes(by field: String, file: StaticString = #fileID, line: UInt = #line) -> FrameLayout {
+        LayoutError.stopping(file, line) { () throws(LayoutError) in
+            guard response.shape.named.contains(where: { $0.name == field }) else {
+                throw LayoutError("push key", "the \(response.shape.direction) layout has no field \"\(field)\"")
+            }
+        }
+        return keyingPushes { push in
+            if let number = push[field] { .number(number) } else { push[bytes: field].map { .name($0) } }
+        }
+    }
+
+    /// The same layout, in which `key` says what a push is about (`FrameCodec.pushKey(of:)`): for keys in the body, or
+    /// in several fields. Replaces any other key.
+    public func keyingPushes(by key: @escaping @Sendable (Frame) -> PushKey?) -> FrameLayout {
+        with(\.pushKey, key)
+    }
+
+    /// What `keyingPushes(by:)` says; `nil` without it.
+    public func pushKey(of push: Frame) -> PushKey? { pushKey?(push) }
+}
+
+// MARK: - What a client asks its codec
+
+extension FrameLayout: FrameCodec {
+    /// By serial where the layout has a serial field, otherwise in order.
+    public var matching: ResponseMatching { inbound.shape.serial == nil ? .inOrder : .serial(roles.serials) }
+
+    /// A frame of the role `cancel`; `nil` when the layout has no such role or no serial field.
+    public func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? {
+        guard let cancel = roles.cancel, outbound.shape.serial != nil else { return nil }
+        return Frame(.cancel, type: cancel, serial: serial)
+    }
+
+    /// A frame of the role `ping` or `heartbeat`; `nil` when the layout has neither.
+    ///
+    /// Its serial is one of those below the requests' serials, in turn, so that late answers can be told apart; 0 where
+    /// there are none but that.
+    public func ping(number: UInt64) -> Frame? {
+        if var ping = declared.heartbeat {
+            // Of a server, clients would take it for a request unless its kind says otherwise.
+            if isServerSide, outbound.shape.kind?.lists(.ping) != true { return nil }
+            (ping.kind, ping.serial) = (.ping, reservedSerial(number))
+            return ping
+        }
+        guard let type = roles.ping else { return nil }
+        return Frame(.ping, type: type, serial: reservedSerial(number))
+    }
+
+    /// A request of the role `closing`, without a body; `nil` when the layout has no such role.
+    public func closingFrame() -> Frame? {
+        guard !isServerSide, let type = roles.closing else { return nil }
+        return Frame(.request, type: type, serial: reservedSerial(0))
+    }
+
+    /// One of the serials that no request has, in turn, but for 0.
+    private func reservedSerial(_ number: UInt64) -> SerialNumber {
+        let reserved = outbound.shape.serial == nil ? 0 : roles.serials.lowerBound
+        return reserved > 1 ? 1 + number % (reserved - 1) : 0
+    }
+
+    /// A frame of the role `pong`, or `ping` when that has no type of its own, with the serial of `ping`; `nil` when the
+    /// layout has no role `ping`. The answer to a `heartbeat` has its type and body.
+    public func pong(answering ping: Frame) -> Frame? {
+        if declared.heartbeat != nil { return Frame(.pong, type: ping.type, serial: ping.serial, body: ping.body) }
+        return (roles.pong ?? roles.ping).map { Frame(.pong, type: $0, serial: ping.serial) }
+    }
+
+    /// True unless the layout has a role `pong` or `heartbeat`, or marks what is a response.
+    public var pongsLookLikePings: Bool {
+        roles.pong == nil && declared.response == nil && declared.heartbeat == nil && inbound.shape.kind == nil
+    }
+
+    /// What the field of the role `retryAfter` says; `nil` when the layout has no such role or the field is 0.
+    public func retryAfter(in goAway: Frame) -> Duration? {
+        guard let hint = declared.retryAfter, let number = goAway[hint.name] else { return nil }
+        return hint.duration(of: number)
+    }
+
+    /// The same layout as the server sees it: decodes requests and encodes responses.
+    public func serverSide() -> any FrameCodec { seen(byServer: true) }
+
+    /// From now on, frames that are encoded hold the named fields that `frame` has, unless they set these themselves.
+    ///
+    /// Throws `malformed` for a field that the layout of these frames does not declare, and for a value that does not fit.
+    public mutating func setDefaults(from frame: Frame) throws(FrameError) {
+        try checkFields(of: frame)
+        // Requests may say it of their bodies wherever they go; here it would have no effect.
+        if let name = frame.fieldNames.first(where: { name in !outbound.shape.named.contains { $0.name == name } }) {
+            throw FrameError(.malformed, "the layout has no field \"\(name)\"")
+        }
+        let fields = outbound.shape.fields.map { field in
+            switch field.content {
+            case .integer(let name, let initial):
+                Field(.integer(name: name, default: frame[name] ?? initial), width: field.width, order: field.order)
+            case .bytes(let name, let initial):
+                Field(.bytes(name: name, default: frame[bytes: name].map(Array.init) ?? initial), width: field.width)
+            default: field
+            }
+        }
+        do throws(LayoutError) {
+            // A plan of its own, with the values in its template: no frame takes longer for them.
+            let shape = try LayoutShape(fields, for: outbound.shape.direction)
+            outbound = LayoutPlan(shape, maximumFrameSize: maximumFrameSize)
+        } catch {
+            throw FrameError(.malformed, error.description)
+        }
+    }
+
+    /// Whether the layout has the role `responsesRepeat`.
+    public var checksResponses: Bool { !declared.repeated.isEmpty }
+
+    /// Sets in `response` the fields of `request` that the role `responsesRepeat` names, unless they are set.
+    package func repeatFields(of request: borrowing Frame, in response: inout Frame) {
+        for case .field(let name) in declared.repeated where response[name] == nil { response[name] = request[name] }
+    }
+
+    /// Throws `responseMismatch` for a response that does not repeat what the role `responsesRepeat` says.
+    public func check(_ response: Frame, against request: Frame) throws(FrameError) {
+        for field in declared.repeated {
+            let (name, expected, found): (String, UInt64, UInt64)
+            switch field {
+            case .type:
+                // Types that tell parts, of responses and of requests, say no more than that.
+                let hasPart = response.kind == .part || request.kind == .part
+                if hasPart, roles.part != nil { continue }
+                (name, expected, found) = ("type", UInt64(request.type), UInt64(response.type))
+            case .field(let field):
+                let initial = self.request.shape.named.first { $0.name == field }?.initial ?? 0
+                (name, expected, found) = ("field \"\(field)\"", request[field] ?? initial, response[field] ?? 0)
+            }
+            if expected != found {
+                let message = "\(name) \(hexadecimal(found)), its request \(hexadecimal(expected))"
+                throw FrameError(.responseMismatch, "the response has the \(message)")
+            }
+        }
     }
 }

@@ -11,18 +11,6 @@ public struct LayoutError: Error, Hashable, Sendable, CustomStringConvertible {
         self.message = message.asMessage
     }
 
-    /// What `body` returns; the field of an error that it throws is said to be the `layout`'s.
-    static func within<Result>(
-        _ layout: String,
-        _ body: () throws(LayoutError) -> Result
-    ) throws(LayoutError) -> Result {
-        do throws(LayoutError) {
-            return try body()
-        } catch {
-            throw LayoutError("\(layout) \(error.field)", error.message)
-        }
-    }
-
     /// What `body` returns; an error stops the program, as a mistake of the caller at `file` and `line`.
     static func stopping<Result>(
         _ file: StaticString,

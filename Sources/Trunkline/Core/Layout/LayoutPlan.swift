@@ -1,77 +1,24 @@
 /// A `FrameLayout` for one direction, made ready for use: every offset is known before the first frame arrives.
 ///
-/// A frame is a header of fixed size, unless the length is a varint, the body, and a trailer of fixed size. A class, so that using it copies nothing.
+/// A class, so that using it copies nothing.
 final class LayoutPlan: Sendable {
-    /// As they were declared, to print them.
-    let fields: [Field]
-    let direction: LayoutDraft.Direction
-    /// What every frame's header and trailer start from: constants in place, zeros elsewhere.
-    let header: [UInt8]
-    let trailer: [UInt8]
-    /// Ranges of `header` and `trailer` that a received frame must repeat to the byte.
-    let headerConstants: [Range<Int>]
-    let trailerConstants: [Range<Int>]
-
-    let type: Slot?
-    let serial: Slot?
-    let status: Slot?
-    let kind: KindSlot?
-    let length: Slot
-    /// The order of the length's bytes when it is a varint, whose least width it has in `header`; else `nil`.
-    let varint: ByteOrder?
-    /// Whether a varint counts its own bytes.
-    let countsItself: Bool
-    /// The length field of a frame without a body; less than zero when it counts less than the body.
-    let lengthOfEmpty: Int
-    let bodySizes: ClosedRange<UInt64>
-    /// In the order of their names.
-    let named: [NamedSlot]
-    /// Those that are known as soon as the header is there, and those that are not.
-    let earlyRepetitions: [Repetition]
-    let lateRepetitions: [Repetition]
-    let checksums: [ChecksumSlot]
-
-    /// The bytes of a frame that are not body.
-    let overhead: Int
+    let shape: LayoutShape
+    let limits: Limits
     /// Whether anything can be wrong that only a complete frame shows.
     let hasLateChecks: Bool
     /// Whether the header is type, serial and length, four bytes each, big-endian, and there is nothing else: the commonest
     /// of all, which is read and written without asking what it has.
     let isPlain: Bool
 
-    init(_ draft: LayoutDraft) {
-        fields = draft.fields
-        direction = draft.direction
-        header = draft.header
-        trailer = draft.trailer
-        headerConstants = draft.headerConstants
-        trailerConstants = draft.trailerConstants
-        type = draft.type
-        serial = draft.serial
-        status = draft.status
-        kind = draft.kind
-        length = draft.length
-        varint = draft.isVarint ? draft.length.order : nil
-        countsItself = draft.countsItself
-        lengthOfEmpty = draft.lengthOfEmpty
-        bodySizes = draft.bodySizes
-        named = draft.named.sorted { $0.name < $1.name }
-        earlyRepetitions = draft.earlyRepetitions
-        lateRepetitions = draft.lateRepetitions
-        checksums = draft.checksums
-        overhead = draft.overhead
-        hasLateChecks = !draft.trailer.isEmpty || !draft.checksums.isEmpty
+    init(_ shape: LayoutShape, maximumFrameSize: Int) {
+        self.shape = shape
+        limits = Limits(wholeFrame: maximumFrameSize, of: shape)
+        hasLateChecks = !shape.trailer.isEmpty || !shape.checksums.isEmpty
         isPlain =
-            header.count == 12 && varint == nil && !hasLateChecks && type?.isPlain(at: 0) == true
-            && serial?.isPlain(at: 4) == true
-            && length.isPlain(at: 8)
+            shape.header.count == 12 && shape.varint == nil && !hasLateChecks && shape.type?.isPlain(at: 0) == true
+            && shape.serial?.isPlain(at: 4) == true && shape.length.isPlain(at: 8)
     }
 
-    /// The least that `Limits` takes.
-    var smallestFrame: Int { overhead + max(0, -lengthOfEmpty, Int(bodySizes.lowerBound)) }
-}
-
-extension LayoutPlan {
     /// How long a frame may be.
     struct Limits: Sendable {
         /// How many bytes a whole frame may have.
@@ -80,32 +27,162 @@ extension LayoutPlan {
         let bodySizes: ClosedRange<Int>
         /// The same as the length field says it.
         let lengths: ClosedRange<UInt64>
-        /// What a body may not be longer for.
-        let bound: Bound
-
-        enum Bound: Sendable {
-            case maximumFrameSize
-            /// The length field, which holds at most so much.
-            case lengthField(UInt64)
-            /// The sizes of the field `body`.
-            case bodySizes
-        }
+        /// What a body may not be longer for, in words.
+        private let most: String
 
         /// Whole frames of up to `size` bytes, at least `smallestFrame`, or less if the length field ends sooner.
-        init(wholeFrame size: Int, of plan: LayoutPlan) {
+        init(wholeFrame size: Int, of shape: LayoutShape) {
             // Far beyond any memory, and small enough that no sum below overflows.
             frameSize = min(size, 1 << 48)
-            let countable = plan.varint == nil ? Int(min(plan.length.maximum, 1 << 48)) : 1 << 48
-            let empty = plan.lengthOfEmpty
-            let sizes = Int(min(plan.bodySizes.upperBound, 1 << 48))
-            let most = min(frameSize - plan.overhead, countable - empty, sizes)
-            bound =
-                most == sizes
-                ? .bodySizes : most == countable - empty ? .lengthField(plan.length.maximum) : .maximumFrameSize
-            bodySizes = max(0, -empty, Int(plan.bodySizes.lowerBound))...most
+            let countable = shape.varint == nil ? Int(min(shape.length.maximum, 1 << 48)) : 1 << 48
+            let empty = shape.lengthOfEmpty
+            let sizes = Int(min(shape.bodySizes.upperBound, 1 << 48))
+            let largest = min(frameSize - shape.overhead, countable - empty, sizes)
+            most =
+                switch largest {
+                case sizes: "a body has at most \(sizes) bytes in this layout"
+                case countable - empty: "the length field holds at most \(shape.length.maximum)"
+                default: "a frame may have \(frameSize) bytes (maximumFrameSize)"
+                }
+            bodySizes = max(0, -empty, Int(shape.bodySizes.lowerBound))...largest
             // A varint that counts itself says up to nine more, for the bytes that it has more than one.
-            let longest = bodySizes.upperBound + empty + (plan.countsItself ? 9 : 0)
+            let longest = largest + empty + (shape.countsItself ? 9 : 0)
             lengths = UInt64(bodySizes.lowerBound + empty)...UInt64(longest)
+        }
+
+        /// What is wrong with a length field that holds `value`, in a layout where that of a frame without body is `empty`.
+        @inline(never)
+        func illegalLength(_ value: UInt64, _ empty: Int) -> FrameError {
+            if bodySizes.lowerBound > 0, empty >= 0, value == UInt64(empty) { return illegalBody(0) }
+            let (lowest, highest) = (lengths.lowerBound, lengths.upperBound)
+            let reason = value < lowest ? least : most
+            return FrameError(.illegalLength, "the length is \(value), not within \(lowest)–\(highest); \(reason)")
+        }
+
+        @inline(never)
+        func illegalBody(_ size: Int) -> FrameError {
+            let (lowest, highest) = (bodySizes.lowerBound, bodySizes.upperBound)
+            let code: FrameError.Code = size == 0 && lowest > 0 ? .missingBody : .illegalLength
+            let reason = size < lowest ? least : most
+            return FrameError(code, "the body has \(size) bytes, not within \(lowest)–\(highest); \(reason)")
+        }
+
+        /// The limit that too short a frame breaks.
+        private var least: String {
+            bodySizes.lowerBound > 0
+                ? "a body has at least \(bodySizes.lowerBound) bytes in this layout"
+                : "the length counts at least \(lengths.lowerBound) bytes in this layout"
+        }
+    }
+}
+
+/// The offsets at which the parts of a frame start in memory.
+struct FrameParts {
+    var header = 0
+    /// The bytes that a varint in the header has more than one, by which it moves what follows it there.
+    var extra = 0
+    var body: Int
+    var trailer: Int
+}
+
+/// Where an integer is in a frame.
+struct Slot: Sendable {
+    /// What a slot's offset is counted from.
+    enum Region: Sendable {
+        case header
+        /// The header behind a varint, which moves by the bytes that the varint has more than one.
+        case afterVarint
+        case trailer
+    }
+
+    /// From the frame's first byte, or from the trailer's; as if a varint before it had one byte.
+    var offset: Int
+    /// 1 to 8 bytes for integers.
+    var width: Int
+    var order: ByteOrder
+    var region: Region
+
+    var isInTrailer: Bool { region == .trailer }
+
+    /// The largest number that fits.
+    var maximum: UInt64 { UInt64.max >> UInt64(64 - 8 * width) }
+
+    func isPlain(at offset: Int) -> Bool {
+        self.offset == offset && width == 4 && order == .bigEndian && !isInTrailer
+    }
+
+    /// The offset of the slot's first byte.
+    @inline(__always)
+    func position(in parts: FrameParts) -> Int {
+        switch region {
+        case .header: parts.header &+ offset
+        case .afterVarint: parts.header &+ parts.extra &+ offset
+        case .trailer: parts.trailer &+ offset
+        }
+    }
+
+    /// The integer in a frame with these `parts`, all of which must be within `bytes`.
+    @inline(__always)
+    func load(_ bytes: borrowing RawSpan, _ parts: FrameParts) -> UInt64 { load(bytes, at: position(in: parts)) }
+
+    /// The integer at `position`, whose bytes must all be within `bytes`.
+    @inline(__always)
+    func load(_ bytes: borrowing RawSpan, at position: Int) -> UInt64 {
+        func value<Value: FixedWidthInteger & BitwiseCopyable>(_ type: Value.Type) -> Value {
+            let value = unsafe bytes.unsafeLoadUnaligned(fromByteOffset: position, as: type)
+            return order == .bigEndian ? Value(bigEndian: value) : Value(littleEndian: value)
+        }
+        switch width {
+        case 4: return UInt64(value(UInt32.self))
+        case 2: return UInt64(value(UInt16.self))
+        case 1: return UInt64(value(UInt8.self))
+        case 8: return value(UInt64.self)
+        default:
+            var result: UInt64 = 0
+            for index in 0..<width {
+                let next = order == .bigEndian ? position + index : position + width - 1 - index
+                result = result << 8 | UInt64(unsafe bytes.unsafeLoad(fromByteOffset: next, as: UInt8.self))
+            }
+            return result
+        }
+    }
+
+    /// Writes `value`, which must fit, into a frame with these `parts`.
+    @inline(__always)
+    func store(_ value: UInt64, into bytes: inout MutableRawSpan, _ parts: FrameParts) {
+        func ordered<Value: FixedWidthInteger>(_ value: Value) -> Value {
+            order == .bigEndian ? value.bigEndian : value.littleEndian
+        }
+        let position = position(in: parts)
+        switch width {
+        case 4:
+            let value = ordered(UInt32(truncatingIfNeeded: value))
+            bytes.storeBytes(of: value, toByteOffset: position, as: UInt32.self)
+        case 2:
+            let value = ordered(UInt16(truncatingIfNeeded: value))
+            bytes.storeBytes(of: value, toByteOffset: position, as: UInt16.self)
+        case 8:
+            bytes.storeBytes(of: ordered(value), toByteOffset: position, as: UInt64.self)
+        default:
+            for index in 0..<width {
+                let shift = 8 * (order == .bigEndian ? width - 1 - index : index)
+                let byte = UInt8(truncatingIfNeeded: value >> UInt64(shift))
+                bytes.storeBytes(of: byte, toByteOffset: position + index, as: UInt8.self)
+            }
+        }
+    }
+
+    /// The run of bytes in a frame with these `parts`, all of which must be within `bytes`.
+    func loadBytes(_ bytes: borrowing RawSpan, _ parts: FrameParts) -> [UInt8] {
+        let position = position(in: parts)
+        return unsafe bytes.extracting(position..<position + width).withUnsafeBytes { unsafe Array($0) }
+    }
+
+    /// Writes `run`, which must have the slot's width, into a frame with these `parts`.
+    func storeBytes(_ run: some Sequence<UInt8>, into bytes: inout MutableRawSpan, _ parts: FrameParts) {
+        let position = position(in: parts)
+        for (index, byte) in run.enumerated() {
+            bytes.storeBytes(of: byte, toByteOffset: position + index, as: UInt8.self)
         }
     }
 }

@@ -14,16 +14,18 @@ public struct Role: Sendable, Hashable, RoleMark {
 
     enum Test: Sendable, Hashable {
         case numbers(ClosedRange<UInt64>)
-        case bit(Int, isSet: Bool)
         case bits(BitRange, ClosedRange<UInt64>)
     }
 
     let place: Place
     let test: Test
+    /// Whether it is a single bit, which says of a frame that it has the role and no more.
+    let isFlag: Bool
 
-    init(_ place: Place, _ test: Test) {
+    init(_ place: Place, _ test: Test, isFlag: Bool = false) {
         self.place = place
         self.test = test
+        self.isFlag = isFlag
     }
 
     /// The role itself.
@@ -52,7 +54,8 @@ extension RoleMark where Self == Role {
     ///
     /// A bit of the type is no part of `frame.type`: it is taken out of received frames and put into sent ones.
     public static func bit(_ number: Int, of field: String? = nil, isSet: Bool = true) -> Role {
-        Role(field.map { .field($0) } ?? .type, .bit(number, isSet: isSet))
+        let bit = BitRange(lower: number, count: 1)
+        return Role(field.map { .field($0) } ?? .type, .bits(bit, isSet ? 1...1 : 0...0), isFlag: true)
     }
 
     /// Several bits of a named field, or of the type unless `field` is given, that hold one of `numbers`: anything but 0
@@ -86,70 +89,47 @@ extension RoleMark where Self == Role {
     }
 }
 
-/// The named field in which a `goAway` frame says how long to stay away; 0 there says nothing.
-public enum RetryAfterField: Sendable, Hashable {
-    /// The field holds seconds.
-    case seconds(in: String)
-    /// The field holds milliseconds.
-    case milliseconds(in: String)
-
-    var name: String {
-        switch self {
-        case .seconds(let name), .milliseconds(let name): name
-        }
-    }
-
-    func duration(of number: UInt64) -> Duration? {
-        guard number > 0 else { return nil }
-        switch self {
-        case .seconds: return .seconds(Int64(clamping: number))
-        case .milliseconds: return .milliseconds(Int64(clamping: number))
-        }
-    }
-}
-
 // MARK: - On frames
 
 extension Role {
+    /// The type numbers, where it is those.
+    var types: ClosedRange<UInt64>? {
+        guard case .type = place, case .numbers(let numbers) = test else { return nil }
+        return numbers
+    }
+
     /// The bits of the type that this looks at; 0 when it looks at something else. They must be bits of the type.
     var typeBits: UInt32 {
-        guard case .type = place else { return 0 }
-        return switch test {
-        case .bit(let number, _): 1 << UInt32(number)
-        case .bits(let bits, _): UInt32(truncatingIfNeeded: bits.mask)
-        case .numbers: 0
-        }
+        guard case .type = place, case .bits(let bits, _) = test else { return 0 }
+        return UInt32(truncatingIfNeeded: bits.mask)
     }
 
     /// Whether the received `frame` has the role. `typeBits` are no part of its type number.
     func matches(_ frame: borrowing Frame, typeBits: UInt32) -> Bool {
         switch test {
-        case .numbers(let numbers): numbers.contains(number(in: frame, typeBits) ?? 0)
-        case .bit(let bit, let isSet): ((number(in: frame, 0) ?? 0) >> UInt64(bit) & 1 == 1) == isSet
-        case .bits(let bits, let numbers): numbers.contains(bits.value(in: number(in: frame, 0) ?? 0))
+        case .numbers(let numbers): numbers.contains(number(in: frame, without: typeBits) ?? 0)
+        case .bits(let bits, let numbers): numbers.contains(bits.value(in: number(in: frame) ?? 0))
         }
     }
 
     /// The number by which the received `frame` has the role; `nil` where that says no more than that it has.
     func code(in frame: borrowing Frame) -> UInt32? {
-        switch test {
-        case .bit: nil
-        case .bits(let bits, _): UInt32(clamping: bits.value(in: number(in: frame, 0) ?? 0))
-        case .numbers: place == .type ? nil : UInt32(clamping: number(in: frame, 0) ?? 0)
-        }
+        if isFlag || types != nil { return nil }
+        let number = number(in: frame) ?? 0
+        guard case .bits(let bits, _) = test else { return UInt32(clamping: number) }
+        return UInt32(clamping: bits.value(in: number))
     }
 
-    /// Makes `frame`, which is to be sent by `plan`, one that has the role, or one that has not. If it has, by `code` unless
-    /// that is 0 or none of the role's numbers.
+    /// Makes `frame`, which is to be sent in this `shape`, one that has the role, or one that has not. If it has, by `code`
+    /// unless that is 0 or none of the role's numbers.
     func mark(
         _ frame: inout Frame,
         _ isMarked: Bool,
         as role: String,
         code: UInt32 = 0,
         typeBits: UInt32,
-        by plan: LayoutPlan
+        in shape: LayoutShape
     ) throws(FrameError) {
-        let old: UInt64
         func wanted(_ numbers: ClosedRange<UInt64>, upTo maximum: UInt64) -> UInt64 {
             code != 0 && numbers.contains(UInt64(code)) && code <= maximum ? UInt64(code) : numbers.lowerBound
         }
@@ -157,20 +137,17 @@ extension Role {
             guard numbers.contains(number) == isMarked else { return false }
             return !isMarked || code == 0 || code == UInt32(clamping: number) || wanted(numbers, upTo: maximum) != code
         }
+        let field = shape.named.first { place == .field($0.name) }
+        let initial = field?.initial ?? 0
         switch test {
-        case .bit(let bit, let isSet):
-            old = number(in: frame, 0) ?? initial(in: plan)
-            let mask = UInt64(1) << UInt64(bit)
-            set(isMarked == isSet ? old | mask : old & ~mask, in: &frame)
         case .bits(let bits, let numbers):
-            old = number(in: frame, 0) ?? initial(in: plan)
+            let old = number(in: frame) ?? initial
             if isRight(bits.value(in: old), numbers, upTo: bits.maximum) { return }
             let free = numbers.contains(0) ? numbers.upperBound + 1 : 0
-            let value = isMarked ? wanted(numbers, upTo: bits.maximum) : free
-            set(bits.setting(value, in: old), in: &frame)
+            set(bits.setting(isMarked ? wanted(numbers, upTo: bits.maximum) : free, in: old), in: &frame)
         case .numbers(let numbers):
-            old = number(in: frame, typeBits) ?? initial(in: plan)
-            let maximum = maximum(in: plan)
+            let old = number(in: frame, without: typeBits) ?? initial
+            let maximum = field?.slot.maximum ?? UInt64(UInt32.max)
             if place == .type ? numbers.contains(old) == isMarked : isRight(old, numbers, upTo: maximum) { return }
             // A number that says something else is the caller's own, unless it is none at all.
             guard isMarked, place != .type || old == 0 else {
@@ -188,21 +165,11 @@ extension Role {
         }
     }
 
-    private func number(in frame: borrowing Frame, _ typeBits: UInt32) -> UInt64? {
+    private func number(in frame: borrowing Frame, without typeBits: UInt32 = 0) -> UInt64? {
         switch place {
         case .type: UInt64(frame.type & ~typeBits)
         case .field(let name): frame[name]
         }
-    }
-
-    private func initial(in plan: LayoutPlan) -> UInt64 {
-        guard case .field(let name) = place else { return 0 }
-        return plan.named.first { $0.name == name }?.initial ?? 0
-    }
-
-    private func maximum(in plan: LayoutPlan) -> UInt64 {
-        guard case .field(let name) = place else { return UInt64(UInt32.max) }
-        return plan.named.first { $0.name == name }?.slot.maximum ?? 0
     }
 
     private func set(_ number: UInt64, in frame: inout Frame) {
@@ -212,3 +179,57 @@ extension Role {
         }
     }
 }
+
+// MARK: - Numbers
+
+/// One number, or a range of them, open or closed: `7`, `2...0x400`, `50...`. Nothing is `nil`.
+///
+/// The integers and ranges of the standard library conform. An open range ends where its field ends.
+public protocol RoleNumbers: RoleMark {
+    /// The lowest and the highest number; `UInt64.max` as the highest stands for "no end".
+    var numbersOfRole: ClosedRange<UInt64>? { get }
+}
+
+extension RoleNumbers {
+    /// The frames whose type is one of the numbers.
+    public var markOfRole: Role? { numbersOfRole.map { Role(.type, .numbers($0)) } }
+}
+
+extension RoleNumbers where Self: BinaryInteger {
+    /// The number alone. A layout refuses one that is negative.
+    public var numbersOfRole: ClosedRange<UInt64>? { UInt64(exactly: self).map { $0...$0 } ?? noNumbers }
+}
+
+extension Int: RoleNumbers {}
+extension UInt8: RoleNumbers {}
+extension UInt16: RoleNumbers {}
+extension UInt32: RoleNumbers {}
+extension UInt64: RoleNumbers {}
+
+extension ClosedRange: RoleMark where Bound: BinaryInteger {}
+extension ClosedRange: RoleNumbers where Bound: BinaryInteger {
+    /// Both ends. A layout refuses those that are negative.
+    public var numbersOfRole: ClosedRange<UInt64>? {
+        guard let lower = UInt64(exactly: lowerBound), let upper = UInt64(exactly: upperBound) else { return noNumbers }
+        return lower...upper
+    }
+}
+
+extension PartialRangeFrom: RoleMark where Bound: BinaryInteger {}
+extension PartialRangeFrom: RoleNumbers where Bound: BinaryInteger {
+    /// From the lower end on. A layout refuses one that is negative.
+    public var numbersOfRole: ClosedRange<UInt64>? { UInt64(exactly: lowerBound).map { $0...UInt64.max } ?? noNumbers }
+}
+
+extension Optional: RoleMark where Wrapped: RoleMark {
+    /// That of the value, if there is one.
+    public var markOfRole: Role? { flatMap(\.markOfRole) }
+}
+extension Optional: RoleNumbers where Wrapped: RoleNumbers {
+    /// Those of the value, if there is one.
+    public var numbersOfRole: ClosedRange<UInt64>? { flatMap(\.numbersOfRole) }
+}
+
+/// Stands for numbers that are negative or have more than 64 bits, so that who made them can be told of the role. No
+/// protocol has a range of this one number.
+let noNumbers: ClosedRange<UInt64> = .max - 1 ... .max - 1

@@ -1,22 +1,4 @@
-/// The numbers that stand for something in a protocol.
-struct Roles: Sendable {
-    var ping: UInt32?
-    /// `nil` where a pong has the type of a ping.
-    var pong: UInt32?
-    var cancel: UInt32?
-    var closing: UInt32?
-    var push: ClosedRange<UInt32>?
-    /// Of a piece of a message with more to come, in both directions, where type numbers are all there is.
-    var part: ClosedRange<UInt32>?
-    /// Of what a client says about a request under way that is neither a piece of it nor its end.
-    var window: UInt32?
-    var success: ClosedRange<UInt32> = 0...0
-    var serials: ClosedRange<SerialNumber> = 1...SerialNumber.max
-    /// What a response has in common with its request.
-    var repeated: [RepeatedField] = []
-}
-
-/// Roles as they are declared, before it is known whether they fit a layout; `nil` means the default.
+/// Roles as they are declared; `nil` means the default.
 struct RoleList: Sendable {
     var ping: UInt32?
     var pong: UInt32?
@@ -35,51 +17,93 @@ struct RoleList: Sendable {
     var serials: ClosedRange<UInt64>?
     var repeated: [RepeatedField] = []
     var kind: (@Sendable (Frame) -> Frame.Kind?)?
+    /// The types of responses that must have a body.
+    var bodies: ClosedRange<UInt64>?
 
     /// The marks that tell two frames apart, by the names of their roles.
-    var marks: [(role: String, mark: Role?)] {
+    fileprivate var marks: [(role: String, mark: Role?)] {
         [("response", response), ("push", push), ("part", part), ("goAway", goAway), ("failure", failure)]
     }
 
-    var hasMarks: Bool {
-        let isPushMark = if let push { push.types == nil } else { false }
-        let isPartMark = if let part { part.types == nil } else { false }
-        return isPushMark || isPartMark || response != nil || goAway != nil || retryAfter != nil || failure != nil
-            || requests != nil || kind != nil || heartbeat != nil || failureCode != nil
+    /// The mark of a push, unless it is type numbers.
+    var pushMark: Role? { push?.types == nil ? push : nil }
+
+    fileprivate var hasMarks: Bool {
+        pushMark != nil || (part != nil && part?.types == nil) || response != nil || goAway != nil || failure != nil
+            || retryAfter != nil || requests != nil || kind != nil || heartbeat != nil || failureCode != nil
+            || bodies != nil
     }
 }
 
-extension Role {
-    /// The type numbers, where it is those.
-    var types: ClosedRange<UInt64>? {
-        guard case .type = place, case .numbers(let numbers) = test else { return nil }
-        return numbers
-    }
-}
+/// What frames of a layout are for, by their numbers: the declared roles, which were found to fit it.
+struct Roles: Sendable {
+    var ping: UInt32?
+    /// `nil` where a pong has the type of a ping.
+    var pong: UInt32?
+    var cancel: UInt32?
+    var closing: UInt32?
+    var push: ClosedRange<UInt32>?
+    /// Of a piece of a message with more to come, in both directions, where type numbers are all there is.
+    var part: ClosedRange<UInt32>?
+    /// Of what a client says about a request under way that is neither a piece of it nor its end.
+    var window: UInt32?
+    var success: ClosedRange<UInt32> = 0...0
+    var serials: ClosedRange<SerialNumber> = 1...SerialNumber.max
 
-extension Roles {
+    /// Whether there is more than the numbers above that tells frames apart: what is below, or a role of another kind.
+    var hasMarks: Bool
+    var requests: ClosedRange<UInt32>?
+    /// The types of responses that must have a body.
+    var bodies: ClosedRange<UInt32>?
+    /// Whether a response is known to be one, so that it is no push, whatever its type.
+    var tellsPushes: Bool
+    /// The bits of the type that are marks, and so no part of `frame.type`.
+    var typeBits: UInt32
+
+    /// Whether a frame with this serial belongs to a heartbeat. A serial of 0 may also mean none, where there are others.
+    func isReserved(_ serial: SerialNumber) -> Bool {
+        serial < serials.lowerBound && (serial != 0 || serials.lowerBound == 1)
+    }
+
+    /// What a received frame of type `type` is for.
+    @inline(__always)
+    func kind(ofType type: UInt32, _ isServerSide: Bool) -> Frame.Kind {
+        if type == ping { return .ping }
+        if type == pong { return .pong }
+        if type == cancel { return .cancel }
+        if let part, part.contains(type) { return .part }
+        if isServerSide { return .request }
+        if let push, push.contains(type) { return .push }
+        return .response
+    }
+
+    // MARK: Checking
+
     /// Checks that the roles of `list` fit the fields of requests and responses.
-    init(_ list: RoleList, request: LayoutPlan, response: LayoutPlan) throws(LayoutError) {
+    init(_ list: RoleList, request: LayoutShape, response: LayoutShape) throws(LayoutError) {
         let types = [request.type, response.type]
-        let typeBits = try Roles.typeBits(of: list, types)
-        ping = try Roles.single("ping", list.ping, in: types, typeBits)
-        pong = try Roles.single("pong", list.pong, in: types, typeBits)
-        cancel = try Roles.single("cancel", list.cancel, in: [request.type], typeBits)
-        closing = try Roles.single("closing", list.closing, in: [request.type], typeBits)
-        if pong != nil, ping == nil { throw LayoutError("role pong", "there is no role ping for it to answer") }
+        hasMarks = list.hasMarks || request.kind != nil || response.kind != nil
+        tellsPushes = list.response != nil || response.kind?.lists(.push) == true
+        typeBits = try Roles.typeBits(of: list, types)
+
+        ping = try single("ping", list.ping, in: types)
+        pong = try single("pong", list.pong, in: types)
+        cancel = try single("cancel", list.cancel, in: [request.type])
+        closing = try single("closing", list.closing, in: [request.type])
+        if pong != nil, ping == nil { throw LayoutError(role: "pong", "there is no role ping for it to answer") }
         if pong == ping { pong = nil }
-        try list.checkTypes(tellsPushes: list.tellsPushes(in: response))
+        try list.checkTypes(tellsPushes: tellsPushes)
         if cancel != nil, request.serial == nil {
-            throw LayoutError("role cancel", "the layout has no serial field to say which request")
+            throw LayoutError(role: "cancel", "the layout has no serial field to say which request")
         }
         let bodiless = [("ping", ping), ("pong", pong), ("cancel", cancel), ("closing", closing)]
         for (role, number) in bodiless where number != nil {
             guard max(request.bodySizes.lowerBound, response.bodySizes.lowerBound) == 0 else {
-                throw LayoutError("role \(role)", "its frames have no body, but the layout asks for one")
+                throw LayoutError(role: role, "its frames have no body, but the layout asks for one")
             }
         }
-        if let types = list.push?.types { push = try Roles.codes("push", types, in: [response.type], "type", typeBits) }
-        if let types = list.part?.types { part = try Roles.codes("part", types, in: [response.type], "type", typeBits) }
+        push = try Roles.codes("push", list.push?.types, in: [response.type], otherThan: typeBits)
+        part = try Roles.codes("part", list.part?.types, in: [response.type], otherThan: typeBits)
         success = try Roles.codes("success", list.success, in: [response.status], "status") ?? 0...0
         if let serials = list.serials {
             self.serials = try Roles.fit("serials", serials, in: [request.serial, response.serial], "serial")
@@ -87,48 +111,68 @@ extension Roles {
             serials = 1...min(serial.maximum, repeated.maximum)
         }
         if list.heartbeat != nil { try checkHeartbeat(list, response) }
-        repeated = list.repeated
-        for field in repeated { try field.check(request, response) }
+        for field in list.repeated { try field.check(request, response) }
+        bodies = try Roles.codes("bodies", list.bodies, in: types)
+        requests = try Roles.codes("requests", list.requests, in: types)
+        try checkMarks(list, request, response)
+    }
+
+    private func checkMarks(_ list: RoleList, _ request: LayoutShape, _ response: LayoutShape) throws(LayoutError) {
+        if list.response != nil, request.kind != nil || response.kind != nil {
+            throw LayoutError(role: "response", "the layout has a kind field that says so")
+        }
+        try check(list.response, "response", in: request)
+        for (index, (role, mark)) in list.marks.enumerated() {
+            try check(mark, role, in: response)
+            // Frames that are one of two things are never the other.
+            if let mark, let other = list.marks[..<index].first(where: { $0.mark == mark }) {
+                throw LayoutError(role: role, "it is the same as the role \(other.role)")
+            }
+        }
+        if list.failureCode != nil {
+            guard list.failure != nil else {
+                throw LayoutError(role: "failureCode", "there is no role failure whose frames would say it")
+            }
+            guard response.status == nil else {
+                throw LayoutError(role: "failureCode", "the layout has a status field that says it")
+            }
+        }
+        if let hint = list.retryAfter {
+            try response.integer(hint.name, of: "retryAfter")
+            guard list.goAway != nil || list.kind != nil || response.kind?.lists(.goAway) == true else {
+                throw LayoutError(role: "retryAfter", "there is no role goAway whose frames would say it")
+            }
+        }
     }
 
     /// Checks that the answer to a heartbeat without a type of its own can be told from other responses.
-    private func checkHeartbeat(_ list: RoleList, _ response: LayoutPlan) throws(LayoutError) {
+    private func checkHeartbeat(_ list: RoleList, _ response: LayoutShape) throws(LayoutError) {
         guard list.ping == nil else {
-            throw LayoutError("role heartbeat", "there is a role ping, and a link has one heartbeat")
+            throw LayoutError(role: "heartbeat", "there is a role ping, and a link has one heartbeat")
         }
         guard response.kind?.lists(.pong) == true || response.serial != nil && serials.lowerBound > 0 else {
             let remedy = response.serial == nil ? "list pong in a kind field" : "keep serials from 1 on, or 2, for it"
-            throw LayoutError("role heartbeat", "nothing tells its answer from other responses: \(remedy)")
+            throw LayoutError(role: "heartbeat", "nothing tells its answer from other responses: \(remedy)")
         }
     }
 
-    /// Whether a frame with this serial belongs to a heartbeat. A serial of 0 may also mean none, where there are others.
-    func isReserved(_ serial: SerialNumber) -> Bool {
-        serial < serials.lowerBound && (serial != 0 || serials.lowerBound == 1)
-    }
-
-    private static func single(
-        _ role: String,
-        _ number: UInt32?,
-        in slots: [LayoutPlan.Slot?],
-        _ marked: UInt32
-    ) throws(LayoutError) -> UInt32? {
-        try codes(role, number.map { UInt64($0)...UInt64($0) }, in: slots, "type", marked)?.lowerBound
+    private func single(_ role: String, _ number: UInt32?, in slots: [Slot?]) throws(LayoutError) -> UInt32? {
+        try Roles.codes(role, number?.numbersOfRole, in: slots, otherThan: typeBits)?.lowerBound
     }
 
     /// The fields are at most 4 bytes wide, so what fits them fits a `UInt32`.
     static func codes(
         _ role: String,
         _ range: ClosedRange<UInt64>?,
-        in slots: [LayoutPlan.Slot?],
-        _ field: String,
-        _ marked: UInt32 = 0
+        in slots: [Slot?],
+        _ field: String = "type",
+        otherThan typeBits: UInt32 = 0
     ) throws(LayoutError) -> ClosedRange<UInt32>? {
         guard let range else { return nil }
         let fitting = try fit(role, range, in: slots, field)
         let codes = UInt32(fitting.lowerBound)...UInt32(fitting.upperBound)
-        if codes.lowerBound & marked != 0 {
-            throw LayoutError("role \(role)", "\(hexadecimal(codes.lowerBound)) has a bit that is another role's mark")
+        if codes.lowerBound & typeBits != 0 {
+            throw LayoutError(role: role, "\(hexadecimal(codes.lowerBound)) has a bit that is another role's mark")
         }
         return codes
     }
@@ -137,13 +181,13 @@ extension Roles {
     private static func fit(
         _ role: String,
         _ range: ClosedRange<UInt64>,
-        in slots: [LayoutPlan.Slot?],
+        in slots: [Slot?],
         _ field: String
     ) throws(LayoutError) -> ClosedRange<UInt64> {
         var upper = range.upperBound
-        if range == noNumbers { throw LayoutError("role \(role)", "a number is negative or above 64 bits") }
+        if range == noNumbers { throw LayoutError.badNumber(role) }
         for slot in slots {
-            guard let slot else { throw LayoutError("role \(role)", "the layout has no \(field) field") }
+            guard let slot else { throw LayoutError(role: role, "the layout has no \(field) field") }
             if range.upperBound == .max { upper = min(upper, slot.maximum) }
             guard range.lowerBound <= upper, upper <= slot.maximum else {
                 throw misfit(range.lowerBound <= slot.maximum ? range.upperBound : range.lowerBound, role, slot, field)
@@ -152,13 +196,141 @@ extension Roles {
         return range.lowerBound...upper
     }
 
-    static func misfit(
-        _ number: UInt64,
+    private static func misfit(_ number: UInt64, _ role: String, _ slot: Slot, _ field: String) -> LayoutError {
+        let (number, size) = (hexadecimal(number), byteSize(slot.width))
+        return LayoutError(role: role, "\(number) does not fit the \(field) field, which has \(size)")
+    }
+
+    /// The bits of the type that roles take for themselves, all of which it has.
+    private static func typeBits(of list: RoleList, _ slots: [Slot?]) throws(LayoutError) -> UInt32 {
+        var typeBits: UInt32 = 0
+        for (role, mark) in list.marks {
+            guard let mark, case .type = mark.place, case .bits(let bits, let numbers) = mark.test else { continue }
+            for slot in slots {
+                guard let slot else { throw LayoutError(role: role, "the layout has no type field") }
+                try bits.check(holding: numbers, role, in: slot, "type")
+            }
+            if typeBits & mark.typeBits != 0 { throw LayoutError(role: role, "another role has the same bit") }
+            typeBits |= mark.typeBits
+        }
+        return typeBits
+    }
+
+    /// Checks that frames of this shape can have `mark`.
+    private func check(_ mark: Role?, _ role: String, in shape: LayoutShape) throws(LayoutError) {
+        guard let mark else { return }
+        let (slot, name): (Slot, String)
+        switch mark.place {
+        case .type:
+            guard let type = shape.type else { throw LayoutError(role: role, "the layout has no type field") }
+            (slot, name) = (type, "type")
+        case .field(let field):
+            (slot, name) = (try shape.integer(field, of: role), "\"\(field)\"")
+        }
+        switch mark.test {
+        case .bits(let bits, let numbers):
+            try bits.check(holding: numbers, role, in: slot, name)
+        case .numbers(let numbers):
+            if mark.types != nil { _ = try Roles.codes(role, numbers, in: [slot], otherThan: typeBits) }
+            if numbers == noNumbers { throw LayoutError.badNumber(role) }
+            guard numbers.lowerBound <= slot.maximum else { throw Roles.misfit(numbers.lowerBound, role, slot, name) }
+        }
+    }
+}
+
+extension BitRange {
+    /// Checks that the field has these bits, and they more than one number.
+    fileprivate func check(
+        holding numbers: ClosedRange<UInt64>,
         _ role: String,
-        _ slot: LayoutPlan.Slot,
-        _ field: String
-    ) -> LayoutError {
-        let size = slot.width == 1 ? "1 byte" : "\(slot.width) bytes"
-        return LayoutError("role \(role)", "\(hexadecimal(number)) does not fit the \(field) field, which has \(size)")
+        in slot: Slot,
+        _ name: String
+    ) throws(LayoutError) {
+        let last = 8 * slot.width - 1
+        guard count > 0 else { throw LayoutError(role: role, "it has no bits of the \(name) field") }
+        guard lower >= 0, lower <= last + 1 - count else {
+            let bits = count == 1 ? "\(lower)" : "\(lower) to \(lower + count - 1)"
+            throw LayoutError(role: role, "the \(name) field has the bits 0 to \(last), not \(bits)")
+        }
+        if numbers == noNumbers { throw LayoutError.badNumber(role) }
+        guard numbers.lowerBound <= maximum else {
+            throw LayoutError(role: role, "\(hexadecimal(numbers.lowerBound)) does not fit in \(count) bits")
+        }
+        if numbers.lowerBound == 0, numbers.upperBound >= maximum {
+            throw LayoutError(role: role, "every number of its bits has the role")
+        }
+    }
+}
+
+extension LayoutShape {
+    /// Where the named integer is that `role` looks at.
+    @discardableResult
+    func integer(_ field: String, of role: String) throws(LayoutError) -> Slot {
+        guard let named = named.first(where: { $0.name == field }) else {
+            throw LayoutError(role: role, "the \(direction) layout has no field \"\(field)\"")
+        }
+        guard !named.isBytes else { throw LayoutError(role: role, "the field \"\(field)\" is not an integer") }
+        return named.slot
+    }
+}
+
+extension LayoutError {
+    init(role: String, _ message: String) { self.init("role \(role)", message) }
+
+    fileprivate static func badNumber(_ role: String) -> LayoutError {
+        LayoutError(role: role, "a number is negative or above 64 bits")
+    }
+}
+
+// MARK: - Conflicts
+
+// A type that had two roles would be taken for the one that is looked for first, and the other would be lost without a word:
+// a protocol whose pushes were all taken for pings, requests that no caller may send.
+
+extension RoleList {
+    /// Refuses numbers, of the type or of a named field, that two roles have.
+    fileprivate func checkTypes(tellsPushes: Bool) throws(LayoutError) {
+        let roles: [(name: String, role: Role?)] = [
+            ("ping", ping.markOfRole), ("pong", pong == ping ? nil : pong.markOfRole), ("cancel", cancel.markOfRole),
+            ("closing", closing.markOfRole), ("goAway", goAway), ("push", push), ("part", part),
+            ("requests", requests.markOfRole),
+        ]
+        for (index, second) in roles.enumerated() {
+            for first in roles[..<index] where !RoleList.mayShare(first.name, second.name, tellsPushes) {
+                guard let a = first.role, let b = second.role, let number = a.firstNumber(sharedWith: b) else {
+                    continue
+                }
+                if second.name == "requests", a.isAmid(b) { continue }
+                let shared = "\(b.name) \(hexadecimal(number))"
+                throw LayoutError(role: second.name, "\(shared) has the role \(first.name), and cannot have both")
+            }
+        }
+    }
+
+    /// Whether frames of these roles differ by more than their types: by their direction, or by a mark on responses.
+    private static func mayShare(_ first: String, _ second: String, _ tellsPushes: Bool) -> Bool {
+        switch (first, second) {
+        case ("closing", "goAway"), ("closing", "part"), ("closing", "requests"), ("part", "requests"): true
+        case ("closing", "push"), ("goAway", "part"), ("goAway", "requests"), ("push", "part"), ("push", "requests"):
+            tellsPushes
+        default: false
+        }
+    }
+}
+
+extension Role {
+    /// The lowest number that has both roles.
+    fileprivate func firstNumber(sharedWith other: Role) -> UInt64? {
+        guard place == other.place, case .numbers(let mine) = test, case .numbers(let others) = other.test,
+            mine.overlaps(others)
+        else { return nil }
+        return max(mine.lowerBound, others.lowerBound)
+    }
+
+    /// Whether `other` has numbers below and above all of these: a range that cannot do without them, as SMPP's commands
+    /// have `enquire_link` in their midst.
+    fileprivate func isAmid(_ other: Role) -> Bool {
+        guard case .numbers(let mine) = test, case .numbers(let others) = other.test else { return false }
+        return others.lowerBound < mine.lowerBound && mine.upperBound < others.upperBound
     }
 }

@@ -77,7 +77,10 @@ package struct PushBuffer: Sendable {
 
     package mutating func next() -> Element? {
         guard let element = elements.popFirst() else { return nil }
-        forget(element)
+        if case .frame(let frame) = element {
+            frameCount -= 1
+            byteCount -= frame.byteCount
+        }
         return element
     }
 
@@ -96,9 +99,7 @@ package struct PushBuffer: Sendable {
     /// Drops frames from the front until one of `size` bytes fits, and leaves one gap in their place.
     private mutating func dropOldest(toFit size: Int) {
         var dropped = 0
-        while frameCount > 0, frameCount >= maximumCount || byteCount + size > maximumBytes {
-            guard let element = elements.popFirst() else { break }
-            forget(element)
+        while frameCount > 0, frameCount >= maximumCount || byteCount + size > maximumBytes, let element = next() {
             switch element {
             case .frame: dropped += 1
             case .dropped(let count): dropped += count
@@ -109,13 +110,6 @@ package struct PushBuffer: Sendable {
             elements[0] = .dropped(count + dropped)
         } else {
             elements.prepend(.dropped(dropped))
-        }
-    }
-
-    private mutating func forget(_ element: Element) {
-        if case .frame(let frame) = element {
-            frameCount -= 1
-            byteCount -= frame.byteCount
         }
     }
 }

@@ -2,11 +2,6 @@
 ///
 /// Not a `precondition`, whose message is not printed in release builds.
 @usableFromInline
-package func require(
-    _ condition: Bool,
-    _ message: @autoclosure () -> String,
-    _ file: StaticString,
-    _ line: UInt
-) {
+package func require(_ condition: Bool, _ message: @autoclosure () -> String, _ file: StaticString, _ line: UInt) {
     if !condition { fatalError(message(), file: file, line: line) }
 }

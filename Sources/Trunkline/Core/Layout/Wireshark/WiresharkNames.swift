@@ -9,8 +9,8 @@ struct WiresharkNames {
 
     private var entries: [Entry] = []
 
-    init(_ plans: [LayoutPlan]) {
-        for field in plans.flatMap(\.fields) {
+    init(_ shapes: [LayoutShape]) {
+        for field in shapes.flatMap(\.fields) {
             if let index = entries.firstIndex(where: { $0.field.content.isSame(as: field.content) }) {
                 entries[index].width = max(entries[index].width, field.shownWidth)
                 continue
@@ -37,11 +37,9 @@ struct WiresharkNames {
     func declarations(protocol name: String) -> String {
         entries.map { entry in
             let (type, base) = entry.field.content.wiresharkType(width: entry.width)
-            let arguments =
-                ["\(name).\(entry.key)", entry.field.content.name].map(luaString)
-                + (base.map { [$0] } ?? [])
-            return
-                "    [\(luaString(entry.key))] = ProtoField.\(type)(\(arguments.joined(separator: ", "))),"
+            let texts = ["\(name).\(entry.key)", entry.field.content.name].map(luaString)
+            let arguments = (texts + (base.map { [$0] } ?? [])).joined(separator: ", ")
+            return "    [\(luaString(entry.key))] = ProtoField.\(type)(\(arguments)),"
         }
         .joined(separator: "\n")
     }
@@ -55,32 +53,12 @@ extension Field {
 }
 
 extension Field.Content {
-    fileprivate var name: String {
-        switch self {
-        case .constant: "constant"
-        case .type: "type"
-        case .serial: "serial"
-        case .status: "status"
-        case .length: "length"
-        case .integer(let name, _), .bytes(let name, _): name
-        case .kind: "kind number"
-        case .reserved: "reserved"
-        case .body: "body"
-        case .checksum(let checksum, _): checksum.name
-        }
-    }
+    fileprivate var name: String { if case .kind = self { "kind number" } else { title.name ?? title.what } }
 
     /// Whether both are shown under one name.
     fileprivate func isSame(as other: Field.Content) -> Bool {
-        switch (self, other) {
-        case (.constant, .constant), (.type, .type), (.serial, .serial), (.status, .status),
-            (.length, .length),
-            (.reserved, .reserved), (.body, .body), (.kind, .kind):
-            true
-        case (.integer(let a, _), .integer(let b, _)), (.bytes(let a, _), .bytes(let b, _)): a == b
-        case (.checksum(let a, _), .checksum(let b, _)): a == b
-        default: false
-        }
+        if case .checksum(let a, _) = self, case .checksum(let b, _) = other { return a == b }
+        return title == other.title
     }
 
     /// The constructor of its ProtoField, and how the number is shown.
@@ -116,7 +94,7 @@ func luaString(_ text: String) -> String {
         switch scalar {
         case "\"", "\\": "\\\(scalar)"
         case _ where scalar.isPrinted: String(scalar)
-        default: scalar.utf8.map { "\\x" + ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        default: scalar.utf8.map { "\\x" + twoDigits($0) }.joined()
         }
     }
     return "\"" + escaped.joined() + "\""

@@ -2,24 +2,27 @@
 // back as a client does.
 
 extension WiresharkScript {
+    private var roles: Roles { layout.roles }
+    private var declared: RoleList { layout.declared }
+
     /// The function that returns the kind of a frame of one direction, without its name.
-    func kind(_ direction: LayoutDraft.Direction) -> String {
-        let plan = direction == .request ? layout.requestPlan : layout.responsePlan
-        var lines: [String] = []
-        if let marks = layout.marks { lines += maskedType(marks, plan) }
-        lines += base(direction, plan) + heartbeats(plan)
-        if direction == .response { lines += pushes(plan) }
-        lines += requestAsPing(direction, plan)
-        if let requests = layout.marks?.requests, let type = plan.type {
-            let part = layout.marks?.part?.types
-            let others = [layout.roles.closing.map { wide($0...$0) }, direction == .response ? part : nil]
-            let isKnown = ([wide(requests)] + others.compactMap { $0 }).map { condition("seen.type", within: $0, type) }
-                .joined(separator: " or ")
+    func kind(_ shape: LayoutShape) -> String {
+        let isRequest = shape.direction == .request
+        var lines = unmarkedType(shape) + base(shape) + heartbeats(shape)
+        if !isRequest { lines += pushes(shape) }
+        lines += requestAsPing(shape)
+        if let requests = roles.requests, let type = shape.type {
+            var known = [condition("seen.type", within: requests, type)]
+            if let closing = roles.closing { known.append(condition("seen.type", within: closing...closing, type)) }
+            if !isRequest, let part = declared.part?.types {
+                known.append(condition("seen.type", within: part, upTo: type.maximum))
+            }
+            let isKnown = known.joined(separator: " or ")
             lines.append("if kind ~= \"push\" and not (\(isKnown)) then return \"unknown\" end")
         }
-        if direction == .response { lines += answers(plan) }
-        if direction == .response, layout.marks?.kind != nil {
-            lines.append("-- A closure of the program's own can say otherwise.")
+        if !isRequest {
+            lines += answers(shape)
+            if declared.kind != nil { lines.append("-- A closure of the program's own can say otherwise.") }
         }
         for symbol in ["n", "v"]
         where lines.contains(where: { $0.contains("+ \(symbol)") || $0.contains("(\(symbol)") }) {
@@ -29,122 +32,92 @@ extension WiresharkScript {
     }
 
     /// Takes the bits out of the type that are no part of it.
-    private func maskedType(_ marks: RoleMarks, _ plan: LayoutPlan) -> [String] {
-        guard let type = plan.type else { return [] }
-        return (0..<8 * type.width).filter { marks.typeBits >> UInt32($0) & 1 == 1 }.map { number in
-            let isSet = bit(number, type, isSet: true, in: plan)
-            return "if \(isSet) then seen.type = seen.type - \(UInt64(1) << UInt64(number)) end"
+    private func unmarkedType(_ shape: LayoutShape) -> [String] {
+        guard let type = shape.type else { return [] }
+        return (0..<8 * type.width).filter { roles.typeBits >> UInt32($0) & 1 == 1 }.map { number in
+            let bit = bit(number, type, in: shape)
+            return "if \(bit) == 1 then seen.type = seen.type - \(UInt64(1) << UInt64(number)) end"
         }
     }
 
     /// What the frame is unless something below says more, and whether it is known to answer a request.
-    private func base(_ direction: LayoutDraft.Direction, _ plan: LayoutPlan) -> [String] {
-        let roles = layout.roles
-        let usual = direction == .request ? "request" : "response"
-        if let slot = plan.kind {
-            let kinds = slot.numbers.sorted { $0.value < $1.value }.map {
-                "[\($0.value)] = \"\($0.key)\""
-            }
+    private func base(_ shape: LayoutShape) -> [String] {
+        if let slot = shape.kind {
+            let kinds = slot.numbers.sorted { $0.value < $1.value }.map { "[\($0.value)] = \"\($0.key)\"" }
             return [
                 "local kinds = { \(kinds.joined(separator: ", ")) }",
-                "local kind = kinds[\(number(slot.slot, in: plan))] or \"unknown\"",
+                "local kind = kinds[\(number(slot.slot, in: shape))] or \"unknown\"",
                 "local answers = kind == \"response\"",
                 "if kind ~= \"request\" and kind ~= \"response\" and kind ~= \"push\" then return kind end",
             ]
         }
-        guard let response = layout.marks?.response, let answers = test(response, plan) else {
-            return ["local kind, answers = \"\(usual)\", false"]
+        guard let answers = test(declared.response, shape) else {
+            return ["local kind, answers = \"\(shape.direction)\", false"]
         }
-        let hasPushes = roles.push != nil || layout.marks?.push != nil
-        let other = direction == .request || hasPushes ? "request" : "push"
+        let other = shape.direction == .request || declared.push != nil ? "request" : "push"
         return ["local answers = \(answers)", "local kind = answers and \"response\" or \"\(other)\""]
     }
 
-    private func heartbeats(_ plan: LayoutPlan) -> [String] {
-        guard let slot = plan.type else { return [] }
-        func isType(_ type: UInt32) -> String {
-            condition("seen.type", within: wide(type...type), slot)
+    private func heartbeats(_ shape: LayoutShape) -> [String] {
+        guard let slot = shape.type else { return [] }
+        let parts = roles.hasMarks ? nil : roles.part
+        let kinds = [
+            (roles.ping.map { $0...$0 }, "", "answers and \"pong\" or \"ping\""),
+            (roles.pong.map { $0...$0 }, "", "\"pong\""),
+            (roles.cancel.map { $0...$0 }, " and not answers", "\"cancel\""),
+            (parts, "", "\"part\""),
+        ]
+        return kinds.compactMap { types, unless, kind in
+            types.map { "if \(condition("seen.type", within: $0, slot))\(unless) then return \(kind) end" }
         }
-        let roles = layout.roles
-        var lines: [String] = []
-        if let ping = roles.ping {
-            lines.append("if \(isType(ping)) then return answers and \"pong\" or \"ping\" end")
-        }
-        if let pong = roles.pong { lines.append("if \(isType(pong)) then return \"pong\" end") }
-        if let cancel = roles.cancel {
-            lines.append("if \(isType(cancel)) and not answers then return \"cancel\" end")
-        }
-        if layout.marks == nil, let part = roles.part {
-            lines.append("if \(condition("seen.type", within: wide(part), slot)) then return \"part\" end")
-        }
-        return lines
     }
 
     /// The request that serves as a ping, and its answer. Its body is not compared.
-    private func requestAsPing(_ direction: LayoutDraft.Direction, _ plan: LayoutPlan) -> [String] {
-        guard let heartbeat = layout.marks?.heartbeat, let serial = plan.serial else { return [] }
-        let (lowest, usual) = (layout.roles.serials.lowerBound, direction == .request ? "request" : "response")
-        let value = number(serial, in: plan)
+    private func requestAsPing(_ shape: LayoutShape) -> [String] {
+        guard let heartbeat = declared.heartbeat, let serial = shape.serial else { return [] }
+        let lowest = roles.serials.lowerBound
+        let value = number(serial, in: shape)
         var test = "\(value) < \(lowest)" + (lowest > 1 ? " and \(value) > 0" : "")
-        if direction == .request, let type = plan.type {
-            test += " and \(condition("seen.type", within: wide(heartbeat.type...heartbeat.type), type))"
+        if shape.direction == .request, let type = shape.type {
+            test += " and \(condition("seen.type", within: heartbeat.type...heartbeat.type, type))"
         }
-        return ["if kind == \"\(usual)\" and \(test) then return \"\(direction == .request ? "ping" : "pong")\" end"]
+        let kind = shape.direction == .request ? "ping" : "pong"
+        return ["if kind == \"\(shape.direction)\" and \(test) then return \"\(kind)\" end"]
     }
 
-    private func pushes(_ plan: LayoutPlan) -> [String] {
-        let roles = layout.roles
-        let goAway = layout.marks?.goAway.flatMap { test($0, plan) }
-        var push = layout.marks?.push.flatMap { test($0, plan) }
-        if let types = roles.push, let slot = plan.type {
-            push = condition("seen.type", within: wide(types), slot)
-        }
+    private func pushes(_ shape: LayoutShape) -> [String] {
         // A response that is known to be one is neither.
-        let unless = layout.marks?.tellsPushes == true ? " and not answers" : ""
-        return [(goAway, "goAway"), (push, "push")].compactMap { test, kind in
-            test.map { "if (\($0))\(unless) then return \"\(kind)\" end" }
+        let unless = roles.tellsPushes ? " and not answers" : ""
+        return [(declared.goAway, "goAway"), (declared.push, "push")].compactMap { role, kind in
+            test(role, shape).map { "if (\($0))\(unless) then return \"\(kind)\" end" }
         }
     }
 
-    private func answers(_ plan: LayoutPlan) -> [String] {
-        let roles = layout.roles
-        var lines: [String] = []
-        if let part = layout.marks?.part.flatMap({ test($0, plan) }) {
-            lines.append("if kind == \"response\" and \(part) then return \"part\" end")
+    private func answers(_ shape: LayoutShape) -> [String] {
+        let part = roles.hasMarks ? test(declared.part, shape) : nil
+        let status = shape.status.map { "not (\(condition("seen.status", within: roles.success, $0)))" }
+        let failure = test(declared.failure, shape)
+        return [(part, "part"), (status, "error response"), (failure, "error response")].compactMap { test, kind in
+            test.map { "if kind == \"response\" and \($0) then return \"\(kind)\" end" }
         }
-        let failure = layout.marks?.failure.flatMap { test($0, plan) }
-        let status = plan.status.map {
-            "not (\(condition("seen.status", within: wide(roles.success), $0)))"
-        }
-        for failure in [status, failure] {
-            if let failure {
-                lines.append("if kind == \"response\" and \(failure) then return \"error response\" end")
-            }
-        }
-        return lines
     }
 
-    /// Whether the frame has the mark; `nil` where it has not the field.
-    private func test(_ role: Role, _ plan: LayoutPlan) -> String? {
-        let slot: LayoutPlan.Slot?
-        let value: String
-        switch role.place {
-        case .type:
-            slot = plan.type
-            value = "seen.type"
-        case .field(let name):
-            slot = plan.named.first { $0.name == name }?.slot
-            value = slot.map { number($0, in: plan) } ?? ""
+    /// Whether the frame has the mark; `nil` where there is none, or the frame has not the field.
+    private func test(_ role: Role?, _ shape: LayoutShape) -> String? {
+        guard let role else { return nil }
+        let slot: Slot?
+        let isType = role.place == .type
+        if case .field(let name) = role.place {
+            slot = shape.named.first { $0.name == name }?.slot
+        } else {
+            slot = shape.type
         }
         guard let slot else { return nil }
-        return switch role.test {
-        case .numbers(let numbers): condition(value, within: numbers, slot)
-        case .bit(let number, let isSet): bit(number, slot, isSet: isSet, in: plan)
-        case .bits(let bits, let numbers): condition(bits, within: numbers, slot, in: plan)
+        switch role.test {
+        case .numbers(let numbers):
+            return condition(isType ? "seen.type" : number(slot, in: shape), within: numbers, upTo: slot.maximum)
+        case .bits(let bits, let numbers):
+            return condition(number(bits, slot, in: shape), within: numbers, upTo: bits.maximum)
         }
-    }
-
-    private func wide(_ range: ClosedRange<UInt32>) -> ClosedRange<UInt64> {
-        UInt64(range.lowerBound)...UInt64(range.upperBound)
     }
 }

@@ -1,3 +1,20 @@
+extension FrameLayout {
+    /// The source, in Lua, of a dissector with which Wireshark and tshark show this protocol.
+    ///
+    /// Save it as `acme.lua` in Wireshark's folder of personal Lua plugins, or name it on the command line:
+    /// `tshark -X lua_script:acme.lua -r capture.pcap`. It shows every field under `acme.…`, joins frames that came in
+    /// several segments, and says in the info column what each frame is. It shows checksums but does not verify them, and
+    /// cannot ask a closure that a role has.
+    ///
+    /// - Parameters:
+    ///   - name: What the protocol is called in display filters; must not be the name of one that Wireshark knows. Made
+    ///     lower-case; what is no letter of ASCII, digit or underscore becomes an underscore.
+    ///   - port: The server's TCP port. Frames on the way to it are requests, all others are responses and pushes.
+    public func wiresharkDissector(name: String, port: UInt16) -> String {
+        WiresharkScript(self, name: name, port: port).text
+    }
+}
+
 /// The text of a dissector while it is put together. In it, n is the size of a frame's body and v that of a varint.
 struct WiresharkScript {
     let layout: FrameLayout
@@ -9,7 +26,7 @@ struct WiresharkScript {
         self.layout = layout
         self.name = wiresharkName(name.lowercased())
         self.port = port
-        names = WiresharkNames([layout.requestPlan, layout.responsePlan])
+        names = WiresharkNames([layout.request.shape, layout.response.shape])
     }
 
     var text: String {
@@ -74,21 +91,17 @@ struct WiresharkScript {
 
     /// The functions of both directions, or those of either where they are the same.
     private var functions: String {
-        let (request, response) = (layout.requestPlan, layout.responsePlan)
-        let pairs = [
-            (
-                "-- The size of the frame at `at`: nil until its length is there, false for an impossible length.\n",
-                "size_of", size(request, layout.requestLimits), size(response, layout.responseLimits)
-            ),
-            ("", "dissect", dissect(request), dissect(response)),
-            ("-- What a frame is for.\n", "kind_of", kind(.request), kind(.response)),
-        ]
-        let texts = pairs.map { comment, name, request, response in
+        let (request, response) = (layout.request, layout.response)
+        let size = "-- The size of the frame at `at`: nil until its length is there, false for an impossible length.\n"
+        let texts = [
+            (size, "size_of", self.size(request), self.size(response)),
+            ("", "dissect", dissect(request.shape), dissect(response.shape)),
+            ("-- What a frame is for.\n", "kind_of", kind(request.shape), kind(response.shape)),
+        ].map { comment, name, request, response in
             if request == response { return "\(comment)local function \(name)_frame\(request)" }
-            return
-                "\(comment)local function \(name)_request\(request)\nlocal function \(name)_response\(response)"
+            return "\(comment)local function \(name)_request\(request)\nlocal function \(name)_response\(response)"
         }
-        let hasVarint = [request, response].contains { $0.varint != nil }
+        let hasVarint = request.shape.varint != nil || response.shape.varint != nil
         return ((hasVarint ? [WiresharkScript.varint] : []) + texts).joined(separator: "\n")
     }
 
@@ -117,45 +130,46 @@ struct WiresharkScript {
         "varint(\(bytes), \(offset), \(order == .littleEndian))"
     }
 
-    private func size(_ plan: LayoutPlan, _ limits: LayoutPlan.Limits) -> String {
-        let slot = plan.length
-        var rest = plan.overhead - plan.lengthOfEmpty
+    private func size(_ plan: LayoutPlan) -> String {
+        let (shape, lengths) = (plan.shape, plan.limits.lengths)
+        let slot = shape.length
+        var rest = shape.overhead - shape.lengthOfEmpty
         let length: String
-        if let order = plan.varint {
+        if let order = shape.varint {
             length = """
                     local length, v = \(varintCall("buffer", "at + \(slot.offset)", order))
                     if not length then return length end
                 """
             // A varint has one byte in `overhead`.
-            if !plan.countsItself { rest -= 1 }
+            if !shape.countsItself { rest -= 1 }
         } else {
             length = """
                     if buffer:len() < at + \(slot.offset + slot.width) then return nil end
                     local length = \(number("buffer(at + \(slot.offset), \(slot.width))", slot))
                 """
         }
-        let isMoved = plan.varint != nil && !plan.countsItself
+        let isMoved = shape.varint != nil && !shape.countsItself
         return """
             (buffer, at)
             \(length)
-                if length < \(limits.lengths.lowerBound) or length > \(limits.lengths.upperBound) then return false end
+                if length < \(lengths.lowerBound) or length > \(lengths.upperBound) then return false end
                 return length \(rest < 0 ? "-" : "+") \(rest.magnitude)\(isMoved ? " + v" : "")
             end
 
             """
     }
 
-    private func dissect(_ plan: LayoutPlan) -> String {
+    private func dissect(_ shape: LayoutShape) -> String {
         var lines = ["(frame, tree)"]
-        if let order = plan.varint {
-            lines.append("    local length, v = \(varintCall("frame", "\(plan.length.offset)", order))")
-            lines.append("    local n = frame:len() - \(plan.overhead - 1) - v")
+        if let order = shape.varint {
+            lines.append("    local length, v = \(varintCall("frame", "\(shape.length.offset)", order))")
+            lines.append("    local n = frame:len() - \(shape.overhead - 1) - v")
             lines.append("    local seen = { n = n, v = v }")
         } else {
-            lines.append("    local n = frame:len() - \(plan.overhead)")
+            lines.append("    local n = frame:len() - \(shape.overhead)")
             lines.append("    local seen = { n = n }")
         }
-        for row in plan.rows {
+        for row in shape.rows {
             let range = "frame(\(row.offset.text(" + ")), \(row.size.text(" + ")))"
             let field = "f[\(luaString(names.key(of: row.field)))]"
             switch row.field.content {
@@ -164,75 +178,59 @@ struct WiresharkScript {
             case .length(_, isVarint: true):
                 lines.append("    tree:add(\(field), \(range), UInt64(length))")
             default:
-                lines.append(
-                    "    tree:\(row.field.isLittleEndianNumber ? "add_le" : "add")(\(field), \(range))"
-                )
+                let add = row.field.isLittleEndianNumber ? "add_le" : "add"
+                lines.append("    tree:\(add)(\(field), \(range))")
             }
         }
-        if let type = plan.type { lines.append("    seen.type = \(number(type, in: plan))") }
-        if let serial = plan.serial {
-            lines.append("    seen.serial = \(range(serial, in: plan)):\(prefix(serial))uint64()")
+        if let type = shape.type { lines.append("    seen.type = \(number(type, in: shape))") }
+        if let serial = shape.serial {
+            lines.append("    seen.serial = \(range(serial, in: shape)):\(prefix(serial))uint64()")
         }
-        if let status = plan.status { lines.append("    seen.status = \(number(status, in: plan))") }
+        if let status = shape.status { lines.append("    seen.status = \(number(status, in: shape))") }
         return (lines + ["    return seen", "end", ""]).joined(separator: "\n")
     }
-}
 
-// MARK: - Numbers
+    // MARK: Numbers
 
-extension WiresharkScript {
     /// The bytes of `slot` in a frame.
-    func range(_ slot: LayoutPlan.Slot, in plan: LayoutPlan) -> String {
-        "frame(\(plan.offset(of: slot).text(" + ")), \(slot.width))"
+    private func range(_ slot: Slot, in shape: LayoutShape) -> String {
+        "frame(\(shape.offset(of: slot).text(" + ")), \(slot.width))"
     }
 
     /// The number in `slot`, which Lua has exactly up to 2⁵³.
-    func number(_ slot: LayoutPlan.Slot, in plan: LayoutPlan) -> String {
-        number(range(slot, in: plan), slot)
+    func number(_ slot: Slot, in shape: LayoutShape) -> String { number(range(slot, in: shape), slot) }
+
+    private func number(_ range: String, _ slot: Slot) -> String {
+        "\(range):\(prefix(slot))" + (slot.width <= 4 ? "uint()" : "uint64():tonumber()")
     }
 
-    private func number(_ range: String, _ slot: LayoutPlan.Slot) -> String {
-        slot.width <= 4
-            ? "\(range):\(prefix(slot))uint()" : "\(range):\(prefix(slot))uint64():tonumber()"
-    }
+    private func prefix(_ slot: Slot) -> String { slot.order == .littleEndian && slot.width > 1 ? "le_" : "" }
 
-    private func prefix(_ slot: LayoutPlan.Slot) -> String {
-        slot.order == .littleEndian && slot.width > 1 ? "le_" : ""
-    }
-
-    /// Whether bit `number` of the number in `slot` is set, from its own byte, as Lua loses low bits of large numbers.
-    func bit(_ number: Int, _ slot: LayoutPlan.Slot, isSet: Bool, in plan: LayoutPlan) -> String {
+    /// Bit `number` of the number in `slot`, from its own byte, as Lua loses low bits of large numbers.
+    func bit(_ number: Int, _ slot: Slot, in shape: LayoutShape) -> String {
         let byte = slot.order == .littleEndian ? number / 8 : slot.width - 1 - number / 8
-        let offset = plan.offset(of: slot) + LayoutPlan.Extent(fixed: byte)
-        return "frame(\(offset.text(" + ")), 1):bitfield(\(7 - number % 8), 1) == \(isSet ? 1 : 0)"
+        let offset = shape.offset(of: slot) + LayoutShape.Extent(fixed: byte)
+        return "frame(\(offset.text(" + ")), 1):bitfield(\(7 - number % 8), 1)"
     }
 
-    /// Whether `bits` of the number in `slot` hold one of `numbers`. Each bit from its own byte, for the same reason.
-    func condition(
-        _ bits: BitRange,
-        within numbers: ClosedRange<UInt64>,
-        _ slot: LayoutPlan.Slot,
-        in plan: LayoutPlan
-    ) -> String {
-        let value = (0..<bits.count).reversed().map { index in
-            let number = bits.lower + index
-            let byte = slot.order == .littleEndian ? number / 8 : slot.width - 1 - number / 8
-            let offset = plan.offset(of: slot) + LayoutPlan.Extent(fixed: byte)
-            let bit = "frame(\(offset.text(" + ")), 1):bitfield(\(7 - number % 8), 1)"
+    /// The number that `bits` of the number in `slot` hold.
+    func number(_ bits: BitRange, _ slot: Slot, in shape: LayoutShape) -> String {
+        let terms = (0..<bits.count).reversed().map { index in
+            let bit = bit(bits.lower + index, slot, in: shape)
             return index == 0 ? bit : "\(bit) * \(UInt64(1) << UInt64(index))"
         }
-        let sum = "(\(value.joined(separator: " + ")))"
-        if numbers.lowerBound == numbers.upperBound { return "\(sum) == \(numbers.lowerBound)" }
-        if numbers.upperBound >= bits.maximum { return "\(sum) >= \(numbers.lowerBound)" }
-        return "\(sum) >= \(numbers.lowerBound) and \(sum) <= \(numbers.upperBound)"
+        return terms.count == 1 ? terms[0] : "(\(terms.joined(separator: " + ")))"
     }
 
-    /// Whether `number` is one of `range`, in a field of `width` bytes.
-    func condition(_ number: String, within range: ClosedRange<UInt64>, _ slot: LayoutPlan.Slot)
-        -> String
-    {
+    /// Whether `number`, which is at most `maximum`, is one of `range`.
+    func condition(_ number: String, within range: ClosedRange<UInt64>, upTo maximum: UInt64) -> String {
         if range.lowerBound == range.upperBound { return "\(number) == \(range.lowerBound)" }
-        if range.upperBound >= slot.maximum { return "\(number) >= \(range.lowerBound)" }
+        if range.upperBound >= maximum { return "\(number) >= \(range.lowerBound)" }
         return "\(number) >= \(range.lowerBound) and \(number) <= \(range.upperBound)"
+    }
+
+    /// Whether `number`, which is that in `slot`, is one of `range`.
+    func condition(_ number: String, within range: ClosedRange<UInt32>, _ slot: Slot) -> String {
+        condition(number, within: UInt64(range.lowerBound)...UInt64(range.upperBound), upTo: slot.maximum)
     }
 }
