@@ -17,8 +17,10 @@ let package = Package(
     platforms: [.macOS(.v15), .iOS(.v18)],
     products: [
         .library(name: "Trunkline", targets: ["Trunkline"]),
+        .library(name: "TrunklineHTTP", targets: ["TrunklineHTTP"]),
         .library(name: "TrunklineFoundation", targets: ["TrunklineFoundation"]),
         .library(name: "TrunklineTesting", targets: ["TrunklineTesting"]),
+        .library(name: "TrunklineGateway", targets: ["TrunklineGateway"]),
     ],
     targets: [
         // System calls that Swift's Glibc module does not export. Headers only.
@@ -30,16 +32,28 @@ let package = Package(
             dependencies: ["CTrunkline"],
             swiftSettings: settings
         ),
-        // What needs Foundation: JSON bodies, HTTP over the link.
+        // HTTP/1.1: a codec and its requests. No Foundation.
         .target(
-            name: "TrunklineFoundation",
+            name: "TrunklineHTTP",
             dependencies: ["Trunkline"],
             swiftSettings: settings
         ),
-        // A real server with scripted faults and a simulated network, for our tests and users'.
+        // What needs Foundation: JSON bodies, HTTP over the link.
+        .target(
+            name: "TrunklineFoundation",
+            dependencies: ["Trunkline", "TrunklineHTTP"],
+            swiftSettings: settings
+        ),
+        // A real server with scripted faults and a simulated network, for our tests and users'. No Foundation.
         .target(
             name: "TrunklineTesting",
-            dependencies: ["Trunkline", "TrunklineFoundation", "CTrunkline"],
+            dependencies: ["Trunkline", "CTrunkline"],
+            swiftSettings: settings
+        ),
+        // The server side of HTTP over the link, in the test server.
+        .target(
+            name: "TrunklineGateway",
+            dependencies: ["Trunkline", "TrunklineHTTP", "TrunklineFoundation", "TrunklineTesting"],
             swiftSettings: settings
         ),
         // Counts allocations, by defining malloc: for the benchmark alone.
@@ -47,7 +61,7 @@ let package = Package(
         .executableTarget(
             name: "trunkline-bench",
             dependencies: [
-                "Trunkline", "TrunklineFoundation", "TrunklineTesting",
+                "Trunkline", "TrunklineHTTP", "TrunklineFoundation", "TrunklineGateway", "TrunklineTesting",
                 "CTrunklineBench",
             ],
             swiftSettings: settings
@@ -75,15 +89,24 @@ let package = Package(
             swiftSettings: settings
         ),
         .testTarget(
+            name: "TrunklineHTTPTests",
+            dependencies: ["Trunkline", "TrunklineHTTP", "TrunklineTesting", "CTestWidth"],
+            swiftSettings: settings
+        ),
+        .testTarget(
             name: "TrunklineFoundationTests",
             dependencies: [
-                "TrunklineFoundation", "Trunkline", "TrunklineTesting", "CTestWidth",
+                "Trunkline", "TrunklineHTTP", "TrunklineFoundation", "TrunklineGateway", "TrunklineTesting",
+                "CTestWidth",
             ],
             swiftSettings: settings
         ),
         .testTarget(
             name: "TrunklineInteropTests",
-            dependencies: ["Trunkline", "TrunklineFoundation", "TrunklineTesting", "CTestWidth"],
+            dependencies: [
+                "Trunkline", "TrunklineHTTP", "TrunklineFoundation", "TrunklineGateway", "TrunklineTesting",
+                "CTestWidth",
+            ],
             swiftSettings: settings
         ),
     ]
@@ -95,7 +118,7 @@ if Context.environment["TRUNKLINE_FUZZ"] != nil {
     package.targets.append(
         .executableTarget(
             name: "trunkline-fuzz",
-            dependencies: ["Trunkline", "TrunklineTesting", "SampleLayouts"],
+            dependencies: ["Trunkline", "TrunklineHTTP", "TrunklineTesting", "SampleLayouts"],
             path: "Tests",
             exclude: ["Fuzz/Corpus"],
             sources: [

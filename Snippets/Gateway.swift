@@ -3,6 +3,8 @@
 import Foundation
 import Trunkline
 import TrunklineFoundation
+import TrunklineGateway
+import TrunklineHTTP
 import TrunklineTesting
 
 #if canImport(FoundationNetworking)

@@ -1,6 +1,7 @@
 // HTTP/1.1 over one long-lived connection: requests are pipelined, responses come back in order.
 
 import Trunkline
+import TrunklineHTTP
 import TrunklineTesting
 
 let codec = HTTP1Codec(host: "users.internal")

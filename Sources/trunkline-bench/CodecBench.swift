@@ -1,4 +1,5 @@
 import Trunkline
+import TrunklineHTTP
 
 /// How fast frames become bytes and bytes become frames, without any socket, and how fast checksums are.
 struct CodecBench {

@@ -1,5 +1,6 @@
 import SampleLayouts
 import Trunkline
+import TrunklineHTTP
 
 /// The codecs that are no layouts.
 enum FuzzCodecs {

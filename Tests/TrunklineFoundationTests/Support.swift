@@ -1,5 +1,6 @@
 import Foundation
 import Trunkline
+import TrunklineHTTP
 import TrunklineTesting
 
 #if canImport(FoundationNetworking)

@@ -59,28 +59,6 @@ extension Client {
         }
     }
 
-    /// Returns the cached response to `request`, or sends it and returns the server's, as `policy` says.
-    ///
-    /// With `HTTP1Codec` only what has a status from 200 to 399 is kept, and nothing that says `Cache-Control: no-store`. The
-    /// policy alone says for how long; what else HTTP says about caches (RFC 9111: `max-age`, `Vary`) is not looked at, and
-    /// the request's method neither.
-    public nonisolated func send(
-        _ request: HTTP1Request,
-        cache policy: CachePolicy,
-        timeout: Duration? = nil,
-        retry: RetryPolicy? = nil,
-        waitsForReady: Bool = true
-    ) async throws(ClientError) -> HTTP1Response {
-        let request = try Request(request)
-        let frame = try await outcome(of: request, policy, timeout, retry, waitsForReady).get()
-        do throws(FrameError) {
-            return try HTTP1Response(frame)
-        } catch {
-            responseCache.remove(frame, for: policy.key ?? CacheKey(request))
-            throw .unreadable(frame, error)
-        }
-    }
-
     /// Forgets all cached responses and gives their memory back.
     ///
     /// From its return on, no call gets a response that was received, or asked for, before: what is on its way goes to

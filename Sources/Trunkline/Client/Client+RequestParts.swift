@@ -6,8 +6,7 @@ extension Client {
         guard queue[part.request] != nil else {
             return part.fail(channel.ending ?? .replyEnded, isSent: false)
         }
-        let isUpdate = (codec as? FrameLayout)?.isWindowUpdate(part.frame) ?? false
-        part.endsRequest = part.frame.kind != .part && !isUpdate
+        part.endsRequest = part.frame.kind != .part && !codec.isWindowUpdate(part.frame)
         parts.hold(part, requestType: channel.type)
     }
 

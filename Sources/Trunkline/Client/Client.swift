@@ -16,7 +16,7 @@ public actor Client {
     nonisolated let loop: any EventLoop
     nonisolated let commandQueue: CommandQueue
     nonisolated let options: ClientOptions
-    nonisolated let codec: any FrameCodec
+    package nonisolated let codec: any FrameCodec
     /// Whether responses are compared with their requests. Asked once: hardly any codec does.
     nonisolated let checksResponses: Bool
     nonisolated let requestIDs = Atomic<RequestID>(0)

@@ -1,11 +1,16 @@
 import Foundation
 import Trunkline
+import TrunklineHTTP
 
 /// One way: over the link.
 extension HTTPTunnel {
     /// Sends `request` to the gateway and returns when the head of the response is there.
     func overLink(_ request: TunnelRequest, waits: Bool) async -> Result<TunnelReply, LinkFailure> {
         do throws(URLError) {
+            guard client.codec.isWindowUpdate(Frame(.request, type: TunnelWire.windowType)) else {
+                let reason = "the client's codec knows no window update of type 0x405 (FrameCodec.isWindowUpdate(_:))"
+                throw URLError(.cannotLoadFromNetwork, reason: reason)
+            }
             let head = try request.head(window: options.window)
             let isWhole = (request.body.count ?? .max) <= TunnelWire.pieceSize
             let frames = try await open(request, head, isWhole, waits)

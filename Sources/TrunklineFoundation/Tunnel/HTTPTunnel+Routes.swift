@@ -1,5 +1,6 @@
 import Foundation
 import Trunkline
+import TrunklineHTTP
 
 #if canImport(FoundationNetworking)
     import FoundationNetworking

@@ -1,5 +1,6 @@
 public import Foundation
 import Trunkline
+import TrunklineHTTP
 
 #if canImport(FoundationNetworking)
     public import FoundationNetworking

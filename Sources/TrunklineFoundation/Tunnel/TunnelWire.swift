@@ -17,6 +17,7 @@ package import Trunkline
 /// larger than half the first window, since a client tells of half a window at a time.
 package enum TunnelWire {
     package static let messageType: UInt32 = 0x403
+    package static let pieceType: UInt32 = 0x404
     package static let windowType: UInt32 = 0x405
     package static let abortType: UInt32 = 0x406
 

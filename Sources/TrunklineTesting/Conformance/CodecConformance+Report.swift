@@ -30,6 +30,8 @@ extension CodecConformance {
         case heartbeat
         /// A cancellation arrives as one, with the serial number of its request.
         case cancellation
+        /// Both sides agree on which frames of a client are window updates.
+        case window
         /// Bytes that a sample says are wrong are refused.
         case refusal
     }

@@ -137,4 +137,14 @@ extension ConformanceRun {
             violate(.cancellation, "\(what) arrived as that of serial \(arrived.serial)", bytes)
         }
     }
+
+    // MARK: Window updates
+
+    mutating func checkWindowUpdates() {
+        for stream in streams(to: .server) {
+            for frame in stream.frames where kit.client.isWindowUpdate(frame) != kit.server.isWindowUpdate(frame) {
+                violate(.window, "\(stream.name) is a window update for one side, and not for the other", stream.bytes)
+            }
+        }
+    }
 }

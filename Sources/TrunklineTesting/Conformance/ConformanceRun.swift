@@ -28,6 +28,7 @@ struct ConformanceRun {
         checkSerials()
         checkHeartbeat()
         checkCancellation()
+        checkWindowUpdates()
         checkRefusals()
         checkGarbage()
     }

@@ -120,11 +120,12 @@ extension LoopbackServer {
         reply.kind = frame.kind == .part ? .part : .response
         reply.malformedReason = nil
         reply.serial = request.serial
+        let layout = link.codec as? FrameLayout
         // Parts with types of their own get one from the codec.
         if reply.type == 0, reply.kind != .part || layout?.hasTypesOfParts != true { reply.type = type ?? request.type }
-        if !echoing { (link.codec as? FrameLayout)?.repeatFields(of: request, in: &reply) }
+        if !echoing { layout?.repeatFields(of: request, in: &reply) }
         if echoing || (reply.status == 0 && !reply.isErrorResponse) {
-            reply.status = options.successStatus ?? (link.codec as? FrameLayout)?.successStatus ?? 0
+            reply.status = options.successStatus ?? layout?.successStatus ?? 0
         }
         return reply
     }

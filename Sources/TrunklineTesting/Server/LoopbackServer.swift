@@ -30,8 +30,6 @@ public actor LoopbackServer {
     let tls: (any TLSContext)?
     /// Every connection starts with a copy.
     let codec: any FrameCodec
-    /// The same, if it is one.
-    let layout: FrameLayout?
     let handler: Handler
 
     var isStopped = false
@@ -130,7 +128,6 @@ public actor LoopbackServer {
         self.endpoint = endpoint
         self.tls = tls
         self.codec = codec.serverSide()
-        layout = self.codec as? FrameLayout
         self.options = options
         self.handler = handler
         answersPings = options.answersPings

@@ -72,26 +72,4 @@ struct CallerMistakeTests {
         )
         _ = LengthPrefixedCodec(UInt16.self, maximumFrameSize: 2)
     }
-
-    @Test(arguments: ["", "a\r\nX: y", "a b", "http://a", "a/b"])
-    func aHostThatIsSetLaterIsCheckedWithEveryRequest(host: String) {
-        let codec = HTTP1Codec { $0.host = host }
-        let request = Frame(.request, type: HTTP1Request.Method.get.type, body: "GET / HTTP/1.1\r\n\r\n")
-        var output = SendBuffer()
-        #expect(throws: FrameError.self) { try codec.encode(request, into: &output) }
-    }
-
-    @Test func aHostWithALineBreak() async {
-        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
-            _ = HTTP1Codec(host: "a\r\nX: y")
-        }
-        expect("“a\\r\\nX: y” is no host", from: result)
-    }
-
-    @Test func aLimitThatNoMessageKeeps() async {
-        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
-            _ = HTTP1Codec(host: "a") { $0.maximumHeadSize = 0 }
-        }
-        expect("maximumHeadSize 0", from: result)
-    }
 }

@@ -24,6 +24,8 @@ struct RoleConflictTests {
         #expect(mistake { try flagged.validatingRoles(ping: 4, goAway: 4) } == both("0x4", "goAway", "ping"))
         #expect(mistake { try flagged.validatingRoles(ping: 4, part: 4) } == both("0x4", "part", "ping"))
         #expect(mistake { try flagged.validatingRoles(ping: 4, closing: 4) } == both("0x4", "closing", "ping"))
+        #expect(mistake { try flagged.validatingRoles(cancel: 4, window: 4) } == both("0x4", "window", "cancel"))
+        #expect(mistake { try flagged.validatingRoles(part: 4, window: 4) } == both("0x4", "part", "window"))
         #expect(mistake { try flagged.validatingRoles(push: 1...3, requests: 3...) } == both("0x3", "requests", "push"))
         #expect(mistake { try flagged.validatingRoles(push: 7...8, part: 8) } == both("0x8", "part", "push"))
     }

@@ -1,5 +1,6 @@
 import Foundation
 import Trunkline
+import TrunklineHTTP
 import TrunklineTesting
 
 /// A server of HTTP at `localhost` that listens on one address of that name, while the other refuses.

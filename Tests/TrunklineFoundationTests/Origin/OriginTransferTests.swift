@@ -1,6 +1,7 @@
 import Foundation
 import Testing
 import Trunkline
+import TrunklineHTTP
 import TrunklineTesting
 
 @testable import TrunklineFoundation

@@ -2,8 +2,10 @@ import Foundation
 import Testing
 import Trunkline
 import TrunklineFoundation
+import TrunklineHTTP
+import TrunklineTesting
 
-@testable import TrunklineTesting
+@testable import TrunklineGateway
 
 #if canImport(FoundationNetworking)
     import FoundationNetworking

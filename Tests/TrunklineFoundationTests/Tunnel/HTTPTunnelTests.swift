@@ -2,6 +2,8 @@ import Foundation
 import Testing
 import Trunkline
 import TrunklineFoundation
+import TrunklineGateway
+import TrunklineHTTP
 import TrunklineTesting
 
 #if canImport(FoundationNetworking)

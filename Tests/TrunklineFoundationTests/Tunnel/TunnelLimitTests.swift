@@ -1,6 +1,8 @@
 import Foundation
 import Testing
 import Trunkline
+import TrunklineGateway
+import TrunklineHTTP
 import TrunklineTesting
 
 @testable import TrunklineFoundation

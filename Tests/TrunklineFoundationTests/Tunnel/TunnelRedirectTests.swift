@@ -2,6 +2,7 @@ import Foundation
 import Testing
 import Trunkline
 import TrunklineFoundation
+import TrunklineHTTP
 import TrunklineTesting
 
 #if canImport(FoundationNetworking)

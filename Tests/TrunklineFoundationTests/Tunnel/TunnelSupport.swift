@@ -1,6 +1,8 @@
 import Foundation
 import Trunkline
 import TrunklineFoundation
+import TrunklineGateway
+import TrunklineHTTP
 import TrunklineTesting
 
 #if canImport(FoundationNetworking)
@@ -39,6 +41,7 @@ struct Tunnelled {
     ///   - atGateway: What the gateway's server does in place of the gateway; `nil` for what that does.
     nonisolated(nonsending) static func with(
         _ handler: @escaping @Sendable (HTTP1Request) -> Reaction,
+        speaking codec: some FrameCodec = FrameLayout.standard,
         policy: HTTPTunnel.Policy = .linkOnly,
         options: HTTPTunnel.Options = HTTPTunnel.Options(),
         gateway gatewayOptions: HTTPGateway.Options = HTTPGateway.Options(),
@@ -55,10 +58,10 @@ struct Tunnelled {
             let allowed = urls.compactMap { HTTPOrigin(of: $0) }
             let gateway = HTTPGateway(allowing: allowed, options: gatewayOptions)
             try await withLoopbackServer(
-                speaking: .standard,
+                speaking: codec,
                 handler: { atGateway?($0) ?? gateway.reaction(to: $0) },
                 { server in
-                    try await withClient(to: server.endpoint, speaking: .standard, options: clientOptions) { client in
+                    try await withClient(to: server.endpoint, speaking: codec, options: clientOptions) { client in
                         try await client.connect()
                         let tunnel = HTTPTunnel(client, options: options)
                         try await body(

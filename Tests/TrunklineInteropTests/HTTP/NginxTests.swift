@@ -1,6 +1,7 @@
 import Foundation
 import Testing
 import Trunkline
+import TrunklineHTTP
 
 /// HTTP/1.1 with a server that half the world uses.
 @Suite(

@@ -1,6 +1,7 @@
 import Foundation
 import Testing
 import Trunkline
+import TrunklineGateway
 import TrunklineFoundation
 import TrunklineTesting
 

@@ -230,18 +230,4 @@ struct CacheTests {
             #expect(await task.value == "cancelled notSent")
         }
     }
-
-    /// With HTTP an error is a response like others.
-    @Test func whatHTTPCallsAnErrorOrForbidsToStoreIsNotKept() throws {
-        try simulate(speaking: HTTP1Codec(host: "db"), handler: { _ in .reply("fine") }) { service, client in
-            let forbidding = HTTP1Response(headers: ["Cache-Control": "private, No-Store"], body: "secret")
-            await service.server.script(.status(500), .status(404), .reply(try forbidding.frame()))
-            var ends: [Int] = []
-            for _ in 0..<5 {
-                ends.append(try await client.send(HTTP1Request(.get, "/"), cache: .for(.seconds(60))).status)
-            }
-            #expect(ends == [500, 404, 200, 200, 200])
-            #expect(await service.server.journal.requestCount == 4)
-        }
-    }
 }

@@ -3,7 +3,7 @@ import TrunklineTesting
 
 /// A codec that can make one mistake of many: a type, a serial and a length byte, the body, and 0xEE.
 ///
-/// Type 1 is a ping, 2 a pong, 3 a cancellation, 4 a push, all others are requests and responses.
+/// Type 1 is a ping, 2 a pong, 3 a cancellation, 4 a push, 5 a window update, all others are requests and responses.
 struct BrokenCodec: FrameCodec {
     enum Mistake: CaseIterable {
         case none
@@ -51,6 +51,8 @@ struct BrokenCodec: FrameCodec {
         case falseAlarm
         /// Cancels by the type.
         case wrongCancel
+        /// Tells window updates on one side alone.
+        case wrongWindow
         /// Drops the last byte of the body.
         case lossy
         /// Encodes other bytes than it is said to.
@@ -68,7 +70,7 @@ struct BrokenCodec: FrameCodec {
     static let samples: [CodecConformance.Sample] = [
         .init(request, bytes: [0x42, 200, 8] + Array("question".utf8) + [0xEE]),
         .init(Frame(.response, type: 0x42, serial: 200, body: "an answer"), answering: request),
-        .init(Frame(.push, type: 4, body: "news")),
+        .init(Frame(.push, type: 4, body: "news")), .init(Frame(.request, type: 5, serial: 200, body: "more")),
         .bytes([0x42, 200, 0, 0xEE], are: nil, answering: [request]),
         .refused([4, 0, 1, 7, 0xED], with: .unexpectedBytes),
     ]
@@ -167,6 +169,8 @@ struct BrokenCodec: FrameCodec {
     func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? {
         Frame(.cancel, type: 3, serial: mistake == .wrongCancel ? SerialNumber(type) : serial)
     }
+
+    func isWindowUpdate(_ frame: Frame) -> Bool { frame.type == 5 && !(mistake == .wrongWindow && isServer) }
 
     func serverSide() -> any FrameCodec {
         var server = self

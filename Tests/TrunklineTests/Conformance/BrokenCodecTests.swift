@@ -25,6 +25,7 @@ struct BrokenCodecTests {
         (.emptyFrames, .progress), (.counts, .determinism), (.absoluteLength, .append), (.ignoresConstant, .refusal),
         (.injection, .roundTrip), (.narrowSerial, .matching), (.wrongSerial, .matching), (.pingIsRequest, .heartbeat),
         (.falseAlarm, .heartbeat), (.wrongCancel, .cancellation), (.lossy, .roundTrip), (.wrongBytes, .vector),
+        (.wrongWindow, .window),
     ])
     func mistakeIsReportedByItsRule(mistake: BrokenCodec.Mistake, rule: CodecConformance.Rule) {
         let report = check(mistake)

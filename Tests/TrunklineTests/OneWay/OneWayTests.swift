@@ -278,12 +278,6 @@ struct OneWayTests {
         }
     }
 
-    @Test func whatTheServerAnswersIsRefused() throws {
-        let client = Client(to: "db:80", speaking: HTTP1Codec())
-        #expect(throws: ClientError.self) { try client.tryEnqueue(ask("a")) }
-        #expect(fill(client).error.code == .invalidRequest)
-    }
-
     // MARK: Many at once
 
     @Test func postedTogetherEachHasItsOwnResult() throws {
@@ -328,16 +322,6 @@ struct OneWayTests {
             try await service.server.waitForRequests(sent.count)
             try await service.pass(.seconds(1))
             #expect(await numbers(service.server) == Array(0..<sent.count))
-        }
-    }
-
-    @Test func postedTogetherWhatTheServerAnswersIsRefused() async throws {
-        let client = Client(to: "db:80", speaking: HTTP1Codec())
-        let results = await client.post(all: [ask("a"), ask("b")])
-        #expect(results.count == 2)
-        for result in results {
-            guard case .failure(let error) = result else { throw Missing() }
-            #expect(error.code == .invalidRequest && error.fate == .notSent)
         }
     }
 

@@ -55,6 +55,21 @@ public struct Bytes: Sendable {
             try unsafe body(UnsafeRawBufferPointer(UnsafeBufferPointer(rebasing: all[start..<start + count])))
         }
     }
+
+    /// Calls `body` with the bytes as a span.
+    @inlinable
+    public func withSpan<Result, Failure: Error>(
+        _ body: (Span<UInt8>) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        try body(storage.span.extracting(start..<start + count))
+    }
+
+    /// The bytes in `range`, which must be within them: shared if they are an eighth of the storage or more, else copied.
+    public func part(_ range: Range<Int>) -> Bytes {
+        precondition(range.lowerBound >= 0 && range.upperBound <= count, "range out of bounds")
+        let range = start + range.lowerBound..<start + range.upperBound
+        return range.count >= storage.count / 8 ? Bytes(sharing: storage, in: range) : Bytes(Array(storage[range]))
+    }
 }
 
 extension Bytes: RandomAccessCollection {

@@ -54,7 +54,8 @@ public struct Frame: Sendable, Hashable {
     /// alone hands it over. Set by `DelimitedCodec` (`illegalLength`), by layouts (`unknownType`, `missingBody`) and by codecs
     /// of your own.
     public var malformedReason: FrameError.Code?
-    /// The message itself.
+    /// The message itself. If there is a head before the content or trailers behind it, as with HTTP/1.1, the named fields
+    /// `headLength` and `trailerLength` of a received frame hold their sizes in bytes: errors then count the content alone.
     public var body: Bytes
     /// Where it was received.
     @usableFromInline var origin = Origin()
@@ -140,6 +141,17 @@ public struct Frame: Sendable, Hashable {
         } else if let value {
             fields.insert(NamedField(name: field, value: value), at: index)
         }
+    }
+
+    package static let headLength = "headLength"
+    package static let trailerLength = "trailerLength"
+
+    /// The number of bytes in the body without head and trailers.
+    var contentCount: Int {
+        let head = Int(clamping: self[Self.headLength] ?? 0)
+        let trailers = Int(clamping: self[Self.trailerLength] ?? 0)
+        // The server may have sent fields with these names: they may hold anything.
+        return head <= body.count && trailers <= body.count - head ? body.count - head - trailers : body.count
     }
 
     /// The names of the header fields that are set.

@@ -89,6 +89,13 @@ public protocol FrameCodec: Sendable {
     /// The frame that tells the server to drop the request `serial` of type `type`; `nil` where there is none.
     func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame?
 
+    /// Whether `frame`, which a client sends with the serial of a request under way (`ReplyStream.post(_:isPart:)`), is a
+    /// window update: it says how many more bytes of the reply the client takes, and is neither a piece of the request nor
+    /// its end. Asked of the client's codec and of the test server's.
+    ///
+    /// HTTP over the link (`HTTPTunnel`) needs it to be true for type 0x405: a codec that wraps `.standard` forwards it.
+    func isWindowUpdate(_ frame: Frame) -> Bool
+
     /// The frame that asks the server for a sign of life; `nil` where there is none: such a link has no heartbeat, only
     /// the kernel's probes (`options.connecting.keepAlive`) and the rules of `options.liveness` for frames that are never
     /// completed and requests that time out in a row.
@@ -167,6 +174,9 @@ extension FrameCodec {
 
     /// The protocol cannot cancel: a request that is not wanted any more is forgotten on this side alone.
     public func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? { nil }
+
+    /// The protocol has no window updates.
+    public func isWindowUpdate(_ frame: Frame) -> Bool { false }
 
     /// The protocol has no ping.
     public func ping(number: UInt64) -> Frame? { nil }

@@ -89,6 +89,14 @@ public struct ReceiveBuffer: Sendable {
         return order == .bigEndian ? Value(bigEndian: value) : Value(littleEndian: value)
     }
 
+    /// Calls `body` with the bytes that are there as a span.
+    @inlinable
+    public func withSpan<Result, Failure: Error>(
+        _ body: (Span<UInt8>) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        try body(storage.span.extracting(lower..<upper))
+    }
+
     /// The offset of the first `byte` at or after `offset`; `nil` when there is none yet.
     public func firstOffset(of byte: UInt8, from offset: Int = 0) -> Int? {
         guard offset >= 0, offset < count else { return nil }

@@ -149,7 +149,7 @@ extension FrameLayout {
         }
         // A frame to send may have its marks by now.
         let type = frame.type & ~roles.typeBits
-        if let requests = roles.requests, !requests.contains(type), type != roles.closing,
+        if let requests = roles.requests, !requests.contains(type), type != roles.closing, type != roles.window,
             frame.kind != .part || declared.part?.types == nil
         {
             let known = list(requests)

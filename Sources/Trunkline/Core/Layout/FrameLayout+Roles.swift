@@ -1,10 +1,10 @@
 extension FrameLayout {
     /// The same layout with these roles, in place of any it had. Roles that do not fit stop the program.
     ///
-    /// No type can have two of the roles `ping`, `pong`, `cancel`, `closing`, `goAway` and `push`, but `closing` that of the
-    /// goAway: give the closure `kind` a say where one of them lies amid the pushes. `requests` may have them in its midst but not at its ends, and may share types with
-    /// `push` and `goAway` where something marks a response. Frames that are made for sending get the marks of what they
-    /// are, so `frame.type` is the same in a request and in what belongs to it.
+    /// No type can have two of the roles `ping`, `pong`, `cancel`, `window`, `closing`, `goAway` and `push`, but `closing` that
+    /// of the goAway: give the closure `kind` a say where one of them lies amid the pushes. `requests` may have them in its
+    /// midst but not at its ends, and may share types with `push` and `goAway` where something marks a response. Frames that
+    /// are made for sending get the marks of what they are, so `frame.type` is the same in a request and in what belongs to it.
     ///
     /// ```swift
     /// smpp.roles(ping: 0x15, response: .bit(31), goAway: 0x06)
@@ -28,6 +28,8 @@ extension FrameLayout {
     ///     server sends are pushes.
     ///   - part: The types, or the mark, of a part of a response with more to come. Types tell parts of requests as well
     ///     (`Client.stream` with `isPart`), as long as no role is told by anything but types.
+    ///   - window: The type of a frame by which the client takes more bytes of the reply to the request with the same
+    ///     serial: see `FrameCodec.isWindowUpdate(_:)`.
     ///   - goAway: The types, or the mark, by which the server says that it is about to go.
     ///   - retryAfter: The named field in which such a frame says for how long.
     ///   - closing: The type of the last frame of a link that the client ends in good order, by which it takes leave
@@ -59,6 +61,7 @@ extension FrameLayout {
         cancel: UInt32? = nil,
         response: Role? = nil,
         part: some RoleMark = Int?.none,
+        window: UInt32? = nil,
         goAway: some RoleMark = Int?.none,
         retryAfter: RetryAfterField? = nil,
         closing: UInt32? = nil,
@@ -81,6 +84,7 @@ extension FrameLayout {
                 cancel: cancel,
                 response: response,
                 part: part,
+                window: window,
                 goAway: goAway,
                 retryAfter: retryAfter,
                 closing: closing,
@@ -104,6 +108,7 @@ extension FrameLayout {
         cancel: UInt32? = nil,
         response: Role? = nil,
         part: some RoleMark = Int?.none,
+        window: UInt32? = nil,
         goAway: some RoleMark = Int?.none,
         retryAfter: RetryAfterField? = nil,
         closing: UInt32? = nil,
@@ -123,6 +128,7 @@ extension FrameLayout {
             push: push.markOfRole,
             response: response,
             part: part.markOfRole,
+            window: window,
             goAway: goAway.markOfRole,
             retryAfter: retryAfter,
             closing: closing,

@@ -24,19 +24,9 @@ private let standardLayout = FrameLayout {
     Field.length(UInt32.self, counting: .body)
     Field.body
 }
-.roles(ping: 0x1, push: 0x2...0x400, cancel: 0x401, part: 0x404, serials: 50...)
-.withWindow(0x405)
+.roles(ping: 0x1, push: 0x2...0x400, cancel: 0x401, part: 0x404, window: 0x405, serials: 50...)
 
 extension FrameLayout {
-    func withWindow(_ type: UInt32) -> FrameLayout {
-        var layout = self
-        layout.roles.window = type
-        return layout
-    }
-
-    /// Whether `frame`, of a client, says something about a request under way, and is neither a piece of it nor its end.
-    package func isWindowUpdate(_ frame: borrowing Frame) -> Bool { frame.type == roles.window }
-
     /// Whether the type of a part is one of its own, which says so.
     package var hasTypesOfParts: Bool { roles.part != nil }
 }

@@ -142,6 +142,9 @@ extension FrameLayout: FrameCodec {
         return Frame(.cancel, type: cancel, serial: serial)
     }
 
+    /// Whether `frame` has the type of the role `window`.
+    public func isWindowUpdate(_ frame: Frame) -> Bool { frame.type == roles.window }
+
     /// A frame of the role `ping` or `heartbeat`; `nil` when the layout has neither.
     ///
     /// Its serial is one of those below the requests' serials, in turn, so that late answers can be told apart; 0 where

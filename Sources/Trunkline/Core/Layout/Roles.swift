@@ -7,6 +7,7 @@ struct RoleList: Sendable {
     var push: Role?
     var response: Role?
     var part: Role?
+    var window: UInt32?
     var goAway: Role?
     var retryAfter: RetryAfterField?
     var closing: UInt32?
@@ -45,7 +46,7 @@ struct Roles: Sendable {
     var push: ClosedRange<UInt32>?
     /// Of a piece of a message with more to come, in both directions, where type numbers are all there is.
     var part: ClosedRange<UInt32>?
-    /// Of what a client says about a request under way that is neither a piece of it nor its end.
+    /// Of a frame by which the client takes more bytes of a reply.
     var window: UInt32?
     var success: ClosedRange<UInt32> = 0...0
     var serials: ClosedRange<SerialNumber> = 1...SerialNumber.max
@@ -89,12 +90,13 @@ struct Roles: Sendable {
         ping = try single("ping", list.ping, in: types)
         pong = try single("pong", list.pong, in: types)
         cancel = try single("cancel", list.cancel, in: [request.type])
+        window = try single("window", list.window, in: [request.type])
         closing = try single("closing", list.closing, in: [request.type])
         if pong != nil, ping == nil { throw LayoutError(role: "pong", "there is no role ping for it to answer") }
         if pong == ping { pong = nil }
         try list.checkTypes(tellsPushes: tellsPushes)
-        if cancel != nil, request.serial == nil {
-            throw LayoutError(role: "cancel", "the layout has no serial field to say which request")
+        for (role, number) in [("cancel", cancel), ("window", window)] where number != nil && request.serial == nil {
+            throw LayoutError(role: role, "the layout has no serial field to say which request")
         }
         let bodiless = [("ping", ping), ("pong", pong), ("cancel", cancel), ("closing", closing)]
         for (role, number) in bodiless where number != nil {
@@ -292,8 +294,8 @@ extension RoleList {
     fileprivate func checkTypes(tellsPushes: Bool) throws(LayoutError) {
         let roles: [(name: String, role: Role?)] = [
             ("ping", ping.markOfRole), ("pong", pong == ping ? nil : pong.markOfRole), ("cancel", cancel.markOfRole),
-            ("closing", closing.markOfRole), ("goAway", goAway), ("push", push), ("part", part),
-            ("requests", requests.markOfRole),
+            ("window", window.markOfRole), ("closing", closing.markOfRole), ("goAway", goAway), ("push", push),
+            ("part", part), ("requests", requests.markOfRole),
         ]
         for (index, second) in roles.enumerated() {
             for first in roles[..<index] where !RoleList.mayShare(first.name, second.name, tellsPushes) {

@@ -13,7 +13,9 @@ extension WiresharkScript {
         lines += requestAsPing(shape)
         if let requests = roles.requests, let type = shape.type {
             var known = [condition("seen.type", within: requests, type)]
-            if let closing = roles.closing { known.append(condition("seen.type", within: closing...closing, type)) }
+            for case let number? in [roles.closing, roles.window] {
+                known.append(condition("seen.type", within: number...number, type))
+            }
             if !isRequest, let part = declared.part?.types {
                 known.append(condition("seen.type", within: part, upTo: type.maximum))
             }

@@ -1,0 +1,129 @@
+import Trunkline
+
+/// Walks through content in chunks (RFC 9112 §7.1) as its bytes come, and looks at none of them twice.
+///
+///     size ──► data ──► end of data ──► size … size 0 ──► trailers ──► done
+struct HTTP1Chunks: Sendable {
+    private enum Place {
+        /// Before, or within, a line with a size.
+        case size
+        /// So many bytes of the chunk are to come.
+        case data(left: Int)
+        /// Before the line's end that follows the data.
+        case dataEnd
+        case trailers(HTTP1Section)
+        case done
+    }
+
+    private var place = Place.size
+    /// From the front of the input: what is before is understood.
+    private(set) var offset: Int
+    /// How far the line at `offset` was searched for its end.
+    private var scanned: Int
+    /// Bytes of content so far.
+    private var contentCount = 0
+    /// Where the field lines after the content are, once the walk is done.
+    private(set) var trailers = 0..<0
+
+    /// The size of a chunk, and extensions that nobody knows, in one line.
+    private static let maximumLine = 256
+
+    init(at offset: Int = 0) { (self.offset, scanned) = (offset, offset) }
+
+    var isDone: Bool { if case .done = place { true } else { false } }
+
+    /// The bytes before `offset` are gone from the input.
+    mutating func consume() {
+        scanned -= offset
+        if case .trailers(var section) = place {
+            section.advance(by: offset)
+            place = .trailers(section)
+        }
+        offset = 0
+    }
+
+    /// Walks as far as the bytes go; content goes to `content`.
+    mutating func advance(
+        in bytes: Span<UInt8>,
+        content: inout [UInt8],
+        limits: HTTP1Limits
+    ) throws(FrameError) {
+        while offset < bytes.count {
+            switch place {
+            case .size:
+                guard let line = try takeLine(in: bytes) else { return }
+                let size = try Self.size(in: bytes, line, maximum: limits.body - contentCount)
+                place = size > 0 ? .data(left: size) : .trailers(HTTP1Section(at: offset))
+            case .data(let left):
+                let count = min(left, bytes.count - offset)
+                HTTP1Grammar.append(bytes, offset..<offset + count, to: &content)
+                contentCount += count
+                offset += count
+                place = count < left ? .data(left: left - count) : .dataEnd
+            case .dataEnd:
+                guard bytes[offset] == HTTP1Grammar.carriageReturn else { throw Self.overrun }
+                guard offset + 1 < bytes.count else { return }
+                guard bytes[offset + 1] == HTTP1Grammar.lineFeed else { throw Self.overrun }
+                offset += 2
+                scanned = offset
+                place = .size
+            case .trailers(var section):
+                let end = try section.end(in: bytes, mayBeEmpty: true)
+                guard (end ?? bytes.count) - offset <= limits.head else {
+                    throw FrameError(.illegalLength, "a trailer section of more than \(limits.head) bytes")
+                }
+                place = .trailers(section)
+                guard let end else { return }
+                trailers = offset..<end - 2
+                try limits.check(trailersIn: bytes, trailers)
+                offset = end
+                place = .done
+            case .done: return
+            }
+        }
+    }
+
+    private static var overrun: FrameError { FrameError(.malformed, "a chunk that does not end where it says") }
+
+    /// Takes the line at `offset`, without its end.
+    private mutating func takeLine(in bytes: Span<UInt8>) throws(FrameError) -> Range<Int>? {
+        while scanned < bytes.count, bytes[scanned] != HTTP1Grammar.lineFeed { scanned += 1 }
+        guard scanned - offset <= Self.maximumLine else {
+            throw FrameError(.illegalLength, "a chunk's first line of more than \(Self.maximumLine) bytes")
+        }
+        guard scanned < bytes.count else { return nil }
+        guard scanned > offset, bytes[scanned - 1] == HTTP1Grammar.carriageReturn else {
+            throw HTTP1Grammar.complaint(about: HTTP1Grammar.lineFeed, in: "a chunk's first line")
+        }
+        defer {
+            scanned += 1
+            offset = scanned
+        }
+        return offset..<scanned - 1
+    }
+
+    /// The size in `line`: hexadecimal digits, and extensions, which are ignored (RFC 9112 §7.1.1).
+    private static func size(in bytes: Span<UInt8>, _ line: Range<Int>, maximum: Int) throws(FrameError) -> Int {
+        var (size, index) = (0, line.lowerBound)
+        while index < line.upperBound, let digit = HTTP1Grammar.hexadecimal(bytes[index]) {
+            size = size * 16 + digit
+            guard size <= maximum else {
+                throw FrameError(.illegalLength, "chunks of more than the permitted content")
+            }
+            index += 1
+        }
+        guard index > line.lowerBound else { throw FrameError(.malformed, "a chunk without a size") }
+        let end = index
+        while index < line.upperBound, HTTP1Grammar.isBlank(bytes[index]) { index += 1 }
+        guard index == line.upperBound ? index == end : bytes[index] == HTTP1Grammar.semicolon else {
+            throw FrameError(.malformed, "a chunk's size that is no number in hexadecimal")
+        }
+        while index < line.upperBound {
+            guard HTTP1Grammar.isText(bytes[index]) else {
+                throw HTTP1Grammar.complaint(about: bytes[index], in: "a chunk's extension")
+            }
+            index += 1
+        }
+        return size
+    }
+}

@@ -1,0 +1,89 @@
+import Trunkline
+
+/// What the fields of a head say about where the message and its link end (RFC 9112 §6 and §9).
+///
+/// Refuses every message that two readers could take for two different ones: request smuggling lives on those.
+struct HTTP1Framing {
+    private(set) var contentLength: Int?
+    private(set) var isChunked = false
+    /// `Connection: close`
+    private(set) var closes = false
+    /// `Connection: keep-alive`, which HTTP/1.0 needs.
+    private(set) var keepsAlive = false
+    private(set) var hasHost = false
+
+    /// Reads all fields in `range`, which ends before the empty line.
+    init(_ bytes: Span<UInt8>, _ range: Range<Int>, minor: Int, maximumFields: Int) throws(FrameError) {
+        var lines = HTTP1FieldLines(range)
+        var count = 0
+        while let (name, value) = try lines.next(in: bytes) {
+            count += 1
+            guard count <= maximumFields else {
+                throw FrameError(.illegalLength, "a head of more than \(maximumFields) fields")
+            }
+            try note(bytes, name, value)
+        }
+        guard isChunked else { return }
+        guard contentLength == nil else {
+            throw FrameError(.malformed, "both Content-Length and Transfer-Encoding (RFC 9112 §6.3)")
+        }
+        guard minor > 0 else {
+            throw FrameError(.malformed, "Transfer-Encoding in a message of HTTP/1.0 (RFC 9112 §6.1)")
+        }
+    }
+
+    /// The few fields that matter here are told apart by their lengths first.
+    private mutating func note(_ bytes: Span<UInt8>, _ name: Range<Int>, _ value: Range<Int>) throws(FrameError) {
+        switch name.count {
+        case 4 where HTTP1Grammar.isEqual(bytes, name, "host"):
+            guard !hasHost else { throw FrameError(.malformed, "more than one Host (RFC 9112 §3.2)") }
+            hasHost = true
+        case 10 where HTTP1Grammar.isEqual(bytes, name, "connection"): noteConnection(bytes, value)
+        case 14 where HTTP1Grammar.isEqual(bytes, name, "content-length"):
+            guard contentLength == nil else {
+                throw FrameError(.malformed, "more than one Content-Length (RFC 9112 §6.3)")
+            }
+            contentLength = try Self.length(bytes, value)
+        case 17 where HTTP1Grammar.isEqual(bytes, name, "transfer-encoding"):
+            guard !isChunked else { throw FrameError(.malformed, "more than one Transfer-Encoding") }
+            // Others than `chunked` are sent to those who ask for them in TE.
+            guard HTTP1Grammar.isEqual(bytes, value, "chunked") else {
+                throw FrameError(.malformed, "a Transfer-Encoding other than chunked (RFC 9112 §6.1)")
+            }
+            isChunked = true
+        default: break
+        }
+    }
+
+    /// Digits and nothing else: no sign, no list (of equal values either, which RFC 9112 §6.3 lets a reader refuse).
+    private static func length(_ bytes: Span<UInt8>, _ value: Range<Int>) throws(FrameError) -> Int {
+        guard !value.isEmpty else { throw FrameError(.malformed, "a Content-Length without a value") }
+        var length = 0
+        for index in value {
+            guard (0x30...0x39).contains(bytes[index]) else {
+                throw FrameError(.malformed, "a Content-Length that is no number (RFC 9112 §6.3)")
+            }
+            let (product, overflow) = length.multipliedReportingOverflow(by: 10)
+            let (sum, carry) = product.addingReportingOverflow(Int(bytes[index]) - 0x30)
+            guard !overflow, !carry else {
+                throw FrameError(.illegalLength, "a Content-Length beyond all bounds (RFC 9110 §8.6)")
+            }
+            length = sum
+        }
+        return length
+    }
+
+    private mutating func noteConnection(_ bytes: Span<UInt8>, _ value: Range<Int>) {
+        var start = value.lowerBound
+        for index in value.lowerBound...value.upperBound {
+            guard index == value.upperBound || bytes[index] == HTTP1Grammar.comma else { continue }
+            let option = HTTP1Grammar.trimmed(bytes, start..<index)
+            if HTTP1Grammar.isEqual(bytes, option, "close") { closes = true }
+            if HTTP1Grammar.isEqual(bytes, option, "keep-alive") { keepsAlive = true }
+            start = index + 1
+        }
+    }
+
+    /// Whether the link carries no further message after this one (RFC 9112 §9.3).
+    func endsLink(minor: Int) -> Bool { closes || minor == 0 && !keepsAlive }
+}

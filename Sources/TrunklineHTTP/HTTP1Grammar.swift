@@ -1,0 +1,97 @@
+import Trunkline
+
+/// The bytes of RFC 9110 and RFC 9112, and the errors of those who send others.
+enum HTTP1Grammar {
+    static let tab: UInt8 = 0x09
+    static let lineFeed: UInt8 = 0x0A
+    static let carriageReturn: UInt8 = 0x0D
+    static let space: UInt8 = 0x20
+    static let comma: UInt8 = 0x2C
+    static let colon: UInt8 = 0x3A
+    static let semicolon: UInt8 = 0x3B
+
+    /// A byte of a token: of a method, a field's name, an option (RFC 9110 §5.6.2).
+    static func isToken(_ byte: UInt8) -> Bool {
+        switch byte {
+        case 0x30...0x39, 0x41...0x5A, 0x5E...0x7A: true  // digits, capitals, ^ _ ` and small letters
+        case 0x21, 0x23...0x27, 0x2A, 0x2B, 0x2D, 0x2E, 0x7C, 0x7E: true  // ! # $ % & ' * + - . | ~
+        default: false
+        }
+    }
+
+    /// A byte of a field's value or of a reason phrase (RFC 9110 §5.5): no control character but the tab.
+    static func isText(_ byte: UInt8) -> Bool { byte >= 0x20 && byte != 0x7F || byte == tab }
+
+    /// A byte of a request's target. Stricter than nothing and laxer than URIs: what separates the parts of a line, or ends
+    /// it, cannot be in it.
+    static func isTarget(_ byte: UInt8) -> Bool { byte > 0x20 && byte < 0x7F }
+
+    /// Whether `text` is what `Host` may say: less strict than URIs are (RFC 3986 §3.2.2), but no URL, nor a part of one
+    /// that is not the host.
+    static func isHost(_ text: String) -> Bool {
+        !text.isEmpty && text.utf8.allSatisfy { isTarget($0) && !"/@?#\\".utf8.contains($0) }
+    }
+
+    static func isBlank(_ byte: UInt8) -> Bool { byte == space || byte == tab }
+
+    /// The value of a hexadecimal digit.
+    static func hexadecimal(_ byte: UInt8) -> Int? {
+        switch byte {
+        case 0x30...0x39: Int(byte) - 0x30
+        case 0x41...0x46: Int(byte) - 0x37
+        case 0x61...0x66: Int(byte) - 0x57
+        default: nil
+        }
+    }
+
+    /// Whether the bytes in `range` are `text`, which is in small letters, in letters of either size.
+    static func isEqual(_ bytes: Span<UInt8>, _ range: Range<Int>, _ text: String) -> Bool {
+        guard text.utf8.count == range.count else { return false }
+        var index = range.lowerBound
+        for letter in text.utf8 {
+            let byte = bytes[index]
+            guard byte == letter || (0x41...0x5A).contains(byte) && byte | 0x20 == letter else { return false }
+            index += 1
+        }
+        return true
+    }
+
+    /// `range` without the blanks at its ends.
+    static func trimmed(_ bytes: Span<UInt8>, _ range: Range<Int>) -> Range<Int> {
+        var (lower, upper) = (range.lowerBound, range.upperBound)
+        while lower < upper, isBlank(bytes[lower]) { lower += 1 }
+        while upper > lower, isBlank(bytes[upper - 1]) { upper -= 1 }
+        return lower..<upper
+    }
+
+    static func text(_ bytes: Span<UInt8>, _ range: Range<Int>) -> String {
+        var copy: [UInt8] = []
+        append(bytes, range, to: &copy)
+        return String(decoding: copy, as: UTF8.self)
+    }
+
+    static func append(_ bytes: Span<UInt8>, _ range: Range<Int>, to array: inout [UInt8]) {
+        unsafe bytes.extracting(range).withUnsafeBufferPointer { unsafe array.append(contentsOf: $0) }
+    }
+
+    /// What is wrong with `text`, which is to be a token; `nil` for nothing. Shows no more of it than is one.
+    static func tokenError(_ text: String, _ place: String) -> FrameError? {
+        guard let first = text.utf8.first(where: { !isToken($0) }) else {
+            return text.isEmpty ? FrameError(.malformed, "\(place) that is empty") : nil
+        }
+        let start = String(decoding: text.utf8.prefix { isToken($0) }, as: UTF8.self)
+        return complaint(about: first, in: start.isEmpty ? place : "\(place), after “\(start.escaped(upTo: 64))”")
+    }
+
+    /// What is wrong with a byte that no line may hold.
+    static func complaint(about byte: UInt8, in place: String) -> FrameError {
+        let what =
+            switch byte {
+            case carriageReturn: "a carriage return without a line feed"
+            case lineFeed: "a line feed without a carriage return"
+            case 0: "a zero byte"
+            default: "the byte 0x\(String(byte, radix: 16))"
+            }
+        return FrameError(.malformed, "\(what) in \(place)")
+    }
+}

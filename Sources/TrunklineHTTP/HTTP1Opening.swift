@@ -1,0 +1,78 @@
+package import Trunkline
+
+/// The first piece of a message that is carried in frames: its head as a whole, and the beginning of its content.
+///
+/// The content ends with its frames, so no transfer coding is allowed, and a `Content-Length` must agree with them: who
+/// reads the frames and who reads the fields must see one message (RFC 9112 §11).
+package struct HTTP1Opening {
+    /// The most bytes of a head.
+    package static let maximumHead = 64 * 1024
+    private static let limits = HTTP1Limits(head: maximumHead, body: .max, fields: 256)
+
+    /// What the head says of the length of the content.
+    package let contentLength: Int?
+
+    /// Reads the head of a request. Its `body` is what of the content is in `piece`.
+    package static func request(_ piece: Bytes) throws(FrameError) -> (HTTP1Request, HTTP1Opening) {
+        let opening = try HTTP1Opening(piece) { bytes throws(FrameError) in
+            let line = try HTTP1RequestLine(in: bytes)
+            return (line.end, line.minor, needsHost: true)
+        }
+        return (try HTTP1Request(Frame(.request, body: piece)), opening)
+    }
+
+    /// Reads the head of a response. Its `body` is what of the content is in `piece`.
+    package static func response(_ piece: Bytes) throws(FrameError) -> (HTTP1Response, HTTP1Opening) {
+        let opening = try HTTP1Opening(piece) { bytes throws(FrameError) in
+            let line = try HTTP1StatusLine(in: bytes)
+            guard line.status >= 200 else { throw FrameError(.malformed, "an interim response") }
+            return (line.end, line.minor, needsHost: false)
+        }
+        return (try HTTP1Response(Frame(.response, body: piece)), opening)
+    }
+
+    private init(
+        _ piece: Bytes,
+        firstLine: (Span<UInt8>) throws(FrameError) -> (end: Int, minor: Int, needsHost: Bool)
+    ) throws(FrameError) {
+        contentLength = try piece.withSpan { bytes throws(FrameError) in
+            var section = HTTP1Section()
+            guard let end = try Self.limits.endOfHead(&section, in: bytes) else {
+                throw FrameError(.malformed, "a head that is not whole in its first piece")
+            }
+            let line = try firstLine(bytes)
+            guard line.minor == 1 else { throw FrameError(.malformed, "a message of another version than HTTP/1.1") }
+            guard line.end <= end - 2 else { throw FrameError(.malformed, "a head that ends in its first line") }
+            let framing = try Self.limits.framing(of: bytes, line.end..<end - 2, minor: line.minor)
+            guard !framing.isChunked else { throw FrameError(.malformed, "Transfer-Encoding in a framed message") }
+            guard framing.hasHost || !line.needsHost else {
+                throw FrameError(.malformed, "a request without Host (RFC 9112 §3.2)")
+            }
+            return framing.contentLength
+        }
+    }
+}
+
+extension HTTP1Headers {
+    /// Without the fields that concern one connection alone (RFC 9110 §7.6.1): the named ones and those that `Connection`
+    /// names.
+    package var endToEnd: HTTP1Headers {
+        var dropped = Set([
+            "connection", "keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authorization", "te",
+            "trailer", "transfer-encoding", "upgrade",
+        ])
+        for value in values(of: "Connection") {
+            for option in value.split(separator: ",") {
+                dropped.insert(option.lowercased().filter { $0 != " " && $0 != "\t" })
+            }
+        }
+        return filtering { !dropped.contains($0) }
+    }
+
+    /// The fields whose names, in small letters, satisfy `predicate`.
+    package func filtering(_ predicate: (String) -> Bool) -> HTTP1Headers {
+        var kept = HTTP1Headers()
+        for (name, value) in self where predicate(name.lowercased()) { kept.append(name, value) }
+        return kept
+    }
+}

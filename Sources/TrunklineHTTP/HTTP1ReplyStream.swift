@@ -1,0 +1,113 @@
+public import Trunkline
+
+extension Client {
+    /// Sends `request` and returns the server's response as it comes: the head, content in pieces, trailers.
+    ///
+    /// Parameters, errors and what a slow reader causes are those of `stream` of a `Request`. Leaving the loop early gives
+    /// the request up; its content is still read to the end and dropped, as HTTP/1.1 knows no cancellation, or the link is
+    /// left behind with it where nothing may follow the request (`FrameCodec.mayPipeline(behind:)`).
+    ///
+    /// - Throws: `invalidRequest`, fate `notSent`, for what cannot be sent.
+    public nonisolated func stream(
+        _ request: HTTP1Request,
+        timeout: Duration? = nil,
+        partTimeout: Duration? = nil,
+        retry: RetryPolicy? = nil,
+        waitsForReady: Bool = true,
+        buffering: ReplyBuffering = ReplyBuffering()
+    ) throws(ClientError) -> HTTP1ReplyStream {
+        HTTP1ReplyStream(
+            frames: stream(
+                try Request(request),
+                timeout: timeout,
+                partTimeout: partTimeout,
+                retry: retry,
+                waitsForReady: waitsForReady,
+                buffering: buffering
+            )
+        )
+    }
+}
+
+/// A response of HTTP/1.1 as it comes: see `Client.stream` of an `HTTP1Request`.
+///
+/// It can be read once, and is cancelled under the same conditions as a `ReplyStream`: mind top-level code.
+public struct HTTP1ReplyStream: AsyncSequence, Sendable {
+    /// The head, content, or trailers.
+    public typealias Element = HTTP1Part
+    /// What `send` throws.
+    public typealias Failure = ClientError
+
+    let frames: ReplyStream
+
+    /// Gives the request up at once. Without effect after the end.
+    public func cancel() { frames.cancel() }
+
+    /// Takes elements off a stream.
+    public struct AsyncIterator: AsyncIteratorProtocol {
+        let reply: ReplyStream
+        /// `nil` once the reply turned out to be no HTTP.
+        var frames: ReplyStream.AsyncIterator?
+        var isFirst = true
+        /// Of the last frame that was taken: what is next is at the end.
+        var rest: [HTTP1Part] = []
+
+        /// The next element; `nil` at the end. Throws once, and is at its end then.
+        public mutating func next() async throws(ClientError) -> HTTP1Part? {
+            while rest.isEmpty {
+                guard let frame = try await frames?.next() else { return nil }
+                do throws(FrameError) {
+                    rest = try HTTP1Part.parts(of: frame, isFirst: isFirst).reversed()
+                } catch {
+                    frames = nil
+                    reply.cancel()
+                    let message = "the response is no message of HTTP/1.1"
+                    throw ClientError(.protocolViolation, .answered, message, response: frame, cause: error)
+                }
+                isFirst = false
+            }
+            return rest.popLast()
+        }
+
+        /// The next element; `nil` at the end. Throws once, and is at its end then.
+        public mutating func next(isolation actor: isolated (any Actor)?) async throws(ClientError) -> HTTP1Part? {
+            try await next()
+        }
+    }
+
+    /// An iterator. Have one for a stream: several would share its elements.
+    public func makeAsyncIterator() -> AsyncIterator {
+        AsyncIterator(reply: frames, frames: frames.makeAsyncIterator())
+    }
+}
+
+/// A piece of a response of HTTP/1.1 that is read as it comes: first the head, then content in any number of pieces, then
+/// the trailers if there are any. See `Client.stream` of an `HTTP1Request`.
+public enum HTTP1Part: Sendable, Hashable {
+    /// Status and fields, with an empty body.
+    case head(HTTP1Response)
+    /// Content, out of its chunks; never empty. Where it is cut is the network's doing and means nothing.
+    case content(Bytes)
+    /// The fields after content in chunks.
+    case trailers(HTTP1Headers)
+
+    /// What is in `frame`, a part of a response or the last of it; `isFirst` if it is the first too.
+    package static func parts(of frame: Frame, isFirst: Bool) throws(FrameError) -> [HTTP1Part] {
+        var (parts, content, trailers) = ([HTTP1Part](), frame.body, HTTP1Headers())
+        if isFirst {
+            var response = try HTTP1Response(frame)
+            (content, trailers) = (response.body, response.trailers)
+            response.empty()
+            parts.append(.head(response))
+        } else if let length = frame[Frame.trailerLength], length > 0 {
+            let end = content.count - Int(clamping: min(length, UInt64(content.count)))
+            trailers = try content.withSpan { bytes throws(FrameError) in
+                try HTTP1Headers(bytes, end..<bytes.count)
+            }
+            content = content.part(0..<end)
+        }
+        if !content.isEmpty { parts.append(.content(content)) }
+        if !trailers.isEmpty { parts.append(.trailers(trailers)) }
+        return parts
+    }
+}

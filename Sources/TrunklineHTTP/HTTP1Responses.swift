@@ -1,0 +1,229 @@
+import Trunkline
+
+/// The responses of one link: which requests they answer, and how much of the one at hand was taken.
+struct HTTP1Responses: Sendable {
+    /// What matters about a request for the length of its response (RFC 9112 §6.3).
+    private struct Question: Sendable {
+        enum Method: Sendable { case ordinary, head, connect }
+
+        var method = Method.ordinary
+        /// It said `Connection: close`.
+        var isLast = false
+    }
+
+    /// What is known of the response at hand.
+    private struct Answer: Sendable {
+        var status = 0
+        var headLength = 0
+        var endsLink = false
+    }
+
+    private enum Place: Sendable {
+        /// Before, or within, the head, or interim responses.
+        case head
+        /// Before a message of so many bytes that is to be taken in one piece, with so many bytes to be dropped before it.
+        case whole(Int, skipping: Int)
+        /// Within content of known length.
+        case content(left: Int)
+        case chunks(HTTP1Chunks)
+        /// Within content that ends with the connection; so many bytes of it have come.
+        case untilEnd(count: Int)
+        /// Behind the last response of the link.
+        case over
+    }
+
+    private var asked = Deque<Question>()
+    private var place = Place.head
+    private var answer = Answer()
+    private var section = HTTP1Section()
+    /// Where the head begins, behind interim responses, and how many of these there are.
+    private var start = 0
+    private var interimCount = 0
+
+    private static let maximumInterim = 64
+
+    mutating func noteSent(_ type: UInt32, isLast: Bool) {
+        let method: Question.Method =
+            switch type {
+            case HTTP1Request.Method.headType: .head
+            case HTTP1Request.Method.connectType: .connect
+            default: .ordinary
+            }
+        asked.append(Question(method: method, isLast: isLast))
+    }
+
+    mutating func decode(
+        _ input: inout ReceiveBuffer,
+        _ limits: HTTP1Limits,
+        partSize: Int
+    ) throws(FrameError) -> Frame? {
+        switch place {
+        case .head: return try takeHead(&input, limits, partSize: partSize)
+        case .whole(let count, let skipped): return takeWhole(&input, count, skipping: skipped)
+        case .content(let left):
+            let count = min(left, input.count)
+            guard count > 0, let content = input.readBytes(count) else { return nil }
+            if count == left { return finish(content) }
+            place = .content(left: left - count)
+            return part(content)
+        case .chunks(let chunks): return try takeChunks(&input, chunks, limits)
+        case .untilEnd(let count):
+            try limits.check(contentLength: count + input.count)
+            guard let content = input.readBytes(input.count), !content.isEmpty else { return nil }
+            place = .untilEnd(count: count + content.count)
+            return part(content)
+        case .over:
+            guard !input.isEmpty else { return nil }
+            throw FrameError(.malformed, "bytes behind the last response of the link (RFC 9112 §9.6)")
+        }
+    }
+
+    mutating func decodeEnd(_ input: inout ReceiveBuffer, _ limits: HTTP1Limits) throws(FrameError) -> Frame? {
+        guard case .untilEnd(let count) = place else { return nil }
+        try limits.check(contentLength: count + input.count)
+        return finish(input.readBytes(input.count) ?? Bytes())
+    }
+
+    // MARK: The head
+
+    private mutating func takeHead(
+        _ input: inout ReceiveBuffer,
+        _ limits: HTTP1Limits,
+        partSize: Int
+    ) throws(FrameError) -> Frame? {
+        guard !input.isEmpty else { return nil }
+        guard let question = asked.first else {
+            throw FrameError(.malformed, "a response that no request asked for (RFC 9112 §9.2)")
+        }
+        guard let (line, framing, end) = try readHead(input, limits) else { return nil }
+        _ = asked.popFirst()
+        let endsLink = question.isLast || framing.endsLink(minor: line.minor)
+        answer = Answer(status: line.status, headLength: end - start, endsLink: endsLink)
+        let skipped = start
+        switch (question.method, line.status) {
+        case (.connect, 200...299):
+            answer.endsLink = true
+            return takeWhole(&input, answer.headLength, skipping: skipped)
+        case (.head, _), (_, 204), (_, 304): return takeWhole(&input, answer.headLength, skipping: skipped)
+        default: break
+        }
+        if framing.isChunked {
+            if let whole = try takeWhole(chunksIn: &input, limits) { return whole }
+            return takeHeadAlone(&input, then: .chunks(HTTP1Chunks()))
+        }
+        guard let length = framing.contentLength else {
+            answer.endsLink = true
+            return takeHeadAlone(&input, then: .untilEnd(count: 0))
+        }
+        try limits.check(contentLength: length)
+        let count = answer.headLength + length
+        if count <= max(partSize, input.count - start) { return takeWhole(&input, count, skipping: skipped) }
+        return takeHeadAlone(&input, then: .content(left: length))
+    }
+
+    /// Reads the head of the response, and interim ones before it, as far as they are there.
+    private mutating func readHead(
+        _ input: ReceiveBuffer,
+        _ limits: HTTP1Limits
+    ) throws(FrameError) -> (HTTP1StatusLine, HTTP1Framing, end: Int)? {
+        try input.withSpan { bytes throws(FrameError) in
+            try Self.checkBeginning(bytes, start)
+            while let end = try limits.endOfHead(&section, in: bytes) {
+                let line = try HTTP1StatusLine(in: bytes, at: start)
+                let framing = try limits.framing(of: bytes, line.end..<end - 2, minor: line.minor)
+                guard line.status < 200 else { return (line, framing, end) }
+                guard line.status != 101 else {
+                    throw FrameError(.malformed, "101 Switching Protocols, which nobody asked for")
+                }
+                interimCount += 1
+                guard interimCount <= Self.maximumInterim else {
+                    throw FrameError(.illegalLength, "more than \(Self.maximumInterim) interim responses")
+                }
+                start = end
+                try Self.checkBeginning(bytes, start)
+            }
+            return nil
+        }
+    }
+
+    /// What is no HTTP is refused before the end of its first line, which it may not have.
+    private static func checkBeginning(_ bytes: Span<UInt8>, _ start: Int) throws(FrameError) {
+        for (index, expected) in "HTTP/1.".utf8.enumerated() where start + index < bytes.count {
+            guard bytes[start + index] == expected else { throw FrameError(.malformed, "not a response of HTTP/1.x") }
+        }
+    }
+
+    // MARK: Frames
+
+    private mutating func takeWhole(_ input: inout ReceiveBuffer, _ count: Int, skipping skipped: Int) -> Frame? {
+        guard input.count >= skipped + count else {
+            place = .whole(count, skipping: skipped)
+            input.await(skipped + count)
+            return nil
+        }
+        input.skip(skipped)
+        return finish(input.readBytes(count) ?? Bytes())
+    }
+
+    /// Takes a message in chunks that is there to its end.
+    private mutating func takeWhole(
+        chunksIn input: inout ReceiveBuffer,
+        _ limits: HTTP1Limits
+    ) throws(FrameError) -> Frame? {
+        var chunks = HTTP1Chunks(at: start + answer.headLength)
+        let (start, headLength) = (start, answer.headLength)
+        let message = try input.withSpan { bytes throws(FrameError) -> [UInt8]? in
+            var message: [UInt8] = []
+            HTTP1Grammar.append(bytes, start..<start + headLength, to: &message)
+            try chunks.advance(in: bytes, content: &message, limits: limits)
+            guard chunks.isDone else { return nil }
+            HTTP1Grammar.append(bytes, chunks.trailers, to: &message)
+            return message
+        }
+        guard let message else { return nil }
+        input.skip(chunks.offset)
+        return finish(Bytes(message), trailerLength: chunks.trailers.count)
+    }
+
+    private mutating func takeHeadAlone(_ input: inout ReceiveBuffer, then next: Place) -> Frame? {
+        input.skip(start)
+        place = next
+        return part(input.readBytes(answer.headLength) ?? Bytes())
+    }
+
+    private mutating func takeChunks(
+        _ input: inout ReceiveBuffer,
+        _ chunks: HTTP1Chunks,
+        _ limits: HTTP1Limits
+    ) throws(FrameError) -> Frame? {
+        var chunks = chunks
+        let content = try input.withSpan { bytes throws(FrameError) in
+            var content: [UInt8] = []
+            try chunks.advance(in: bytes, content: &content, limits: limits)
+            HTTP1Grammar.append(bytes, chunks.trailers, to: &content)
+            return content
+        }
+        if chunks.isDone {
+            input.skip(chunks.offset)
+            return finish(Bytes(content), trailerLength: chunks.trailers.count)
+        }
+        if !content.isEmpty {
+            input.skip(chunks.offset)
+            chunks.consume()
+        }
+        place = .chunks(chunks)
+        return content.isEmpty ? nil : part(Bytes(content))
+    }
+
+    private func part(_ body: Bytes) -> Frame { Frame(.part, status: UInt32(answer.status), body: body) }
+
+    private mutating func finish(_ body: Bytes, trailerLength: Int = 0) -> Frame {
+        var frame = Frame(.response, status: UInt32(answer.status), body: body)
+        frame[Frame.headLength] = UInt64(answer.headLength)
+        frame[Frame.trailerLength] = UInt64(trailerLength)
+        frame.endsLink = answer.endsLink
+        place = answer.endsLink ? .over : .head
+        (section, start, interimCount) = (HTTP1Section(), 0, 0)
+        return frame
+    }
+}

@@ -1,0 +1,92 @@
+import Foundation
+import Testing
+import Trunkline
+import TrunklineFoundation
+import TrunklineGateway
+import TrunklineHTTP
+import TrunklineTesting
+
+#if canImport(FoundationNetworking)
+    import FoundationNetworking
+#endif
+
+/// Codecs other than `.standard` under a tunnel.
+@Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
+struct WrappedCodecTests {
+    /// Forwards everything to `.standard`, on both sides; window updates unless told otherwise.
+    private struct Wrapper: FrameCodec {
+        var base: any FrameCodec = FrameLayout.standard
+        var forwardsWindows = true
+
+        var matching: ResponseMatching { base.matching }
+
+        mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? { try base.decode(&input) }
+
+        mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+            try base.encode(frame, into: &output)
+        }
+
+        func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? { base.cancelFrame(for: serial, type: type) }
+        func isWindowUpdate(_ frame: Frame) -> Bool { forwardsWindows && base.isWindowUpdate(frame) }
+        func ping(number: UInt64) -> Frame? { base.ping(number: number) }
+        func pong(answering ping: Frame) -> Frame? { base.pong(answering: ping) }
+        var pongsLookLikePings: Bool { base.pongsLookLikePings }
+        func serverSide() -> any FrameCodec { Wrapper(base: base.serverSide(), forwardsWindows: forwardsWindows) }
+    }
+
+    /// A layout of another shape with the types that a tunnel needs.
+    private static let layout = FrameLayout {
+        Field.length(UInt32.self, counting: .body)
+        Field.serial(UInt16.self)
+        Field.type(UInt16.self)
+        Field.body
+    }
+    .roles(cancel: 0x401, part: 0x404, window: 0x405)
+
+    private func expectWindows(_ codec: some FrameCodec) async throws {
+        let options = HTTPTunnel.Options { $0.window = 64 * 1024 }
+        try await Tunnelled.with({ .reply($0.body) }, speaking: codec, options: options) { setup in
+            let content = pattern(500_000)
+            let (data, response) = try await setup.tunnel.upload(for: setup.request("/", "POST"), from: content)
+            #expect(data == content && response.route == .link)
+            #expect(await setup.server.exchangeCount == 0)
+        }
+    }
+
+    @Test func aCodecThatForwardsEverythingCarriesManyWindows() async throws {
+        try await expectWindows(Wrapper())
+    }
+
+    @Test func aLayoutWithTheRolesCarriesManyWindows() async throws {
+        try await expectWindows(Self.layout)
+    }
+
+    /// A window update that was taken for the end of its request made requests of the pieces behind it.
+    @Test func theRestOfARefusedUploadIsNoRequest() async throws {
+        let small = HTTPGateway.Options { $0.maximumRequestBody = 1000 }
+        try await Tunnelled.with({ _ in .echo }, speaking: Wrapper(), gateway: small) { setup in
+            for count in 1...5 {
+                let request = setup.request("/", "POST")
+                let (_, response) = try await setup.tunnel.upload(for: request, from: pattern(1_000_000))
+                #expect((response as? HTTPURLResponse)?.statusCode == 413)
+                _ = try await setup.tunnel.data(for: setup.request("/"))
+                #expect(setup.gateway.statistics.requests == 2 * count)
+                #expect(await setup.server.exchangeCount == 0)
+            }
+        }
+    }
+
+    @Test(arguments: [HTTPTunnel.Policy.linkOnly, .preferLink(hedgeAfter: .seconds(3600))])
+    func aCodecWithoutWindowUpdatesIsAnError(policy: HTTPTunnel.Policy) async throws {
+        let codec = Wrapper(forwardsWindows: false)
+        try await Tunnelled.with({ _ in .echo }, speaking: codec, policy: policy) { setup in
+            let error = await urlError {
+                _ = try await setup.tunnel.upload(for: setup.request("/", "POST"), from: pattern(500_000))
+            }
+            #expect(error?.code == .cannotLoadFromNetwork)
+            #expect(error.map { "\($0.userInfo)".contains("FrameCodec.isWindowUpdate") } == true)
+            #expect(await setup.server.journal.requestCount == 0)
+            #expect(await setup.origin.server.totalConnections == 0)
+        }
+    }
+}

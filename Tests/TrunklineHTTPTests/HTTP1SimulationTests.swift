@@ -1,0 +1,251 @@
+import Testing
+import Trunkline
+import TrunklineHTTP
+import TrunklineTesting
+
+/// HTTP/1.1 between a client and a server of ours.
+@Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
+struct HTTP1SimulationTests {
+    private static let codec = HTTP1Codec(host: "h")
+
+    /// A server that answers with the target of the request, or as `answer` says.
+    private func simulate(
+        seed: UInt64 = 1,
+        speaking codec: some FrameCodec = HTTP1SimulationTests.codec,
+        options: ClientOptions = ClientOptions(),
+        _ answer: @escaping @Sendable (HTTP1Request) -> Reaction? = { _ in nil },
+        _ body: @escaping @Sendable (LoopbackServer, Client) async throws -> Void
+    ) throws {
+        let network = SimulatedNetwork(seed: seed)
+        try network.runBlocking {
+            let server = try await network.startServer(at: "a:80", speaking: codec, options: Wire.server()) { frame in
+                guard let request = try? HTTP1Request(frame) else { return .reset }
+                return answer(request) ?? Self.reply(HTTP1Response(body: Bytes(request.target)))
+            }
+            let options = Wire.client(options)
+            let client = Client(to: Wire.endpoint("a:80"), speaking: codec, options: options, on: network.loops)
+            try await body(server, client)
+            await client.close()
+            await server.stop()
+        }
+        #expect(network.openLinks == 0)
+    }
+
+    private static func reply(_ response: HTTP1Response) -> Reaction {
+        (try? response.frame()).map { .reply($0) } ?? .reset
+    }
+
+    private func get(_ target: String, by client: Client, retry: RetryPolicy? = nil) async throws -> String {
+        String(try await client.send(HTTP1Request(.get, target), retry: retry).body)
+    }
+
+    @Test func requestsAndResponsesTravelAsValues() throws {
+        let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
+            #expect(request.headers["host"] == "h")
+            var headers = request.headers
+            headers["Content-Length"] = nil
+            return Self.reply(HTTP1Response(418, reason: "I'm a teapot", headers: headers, body: request.body))
+        }
+        try simulate(answer) { _, client in
+            let request = HTTP1Request(.post, "/a", headers: ["X": "1", "x": "2"], body: "tea")
+            let response = try await client.send(request)
+            #expect(response.status == 418 && response.reason == "I'm a teapot" && response.body == "tea")
+            #expect(response.headers.values(of: "x") == ["1", "2"])
+        }
+    }
+
+    @Test func responsesInPiecesReachTheirRequests() throws {
+        let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
+            .inPieces(of: 1, Self.reply(HTTP1Response(body: Bytes(request.target))))
+        }
+        try simulate(answer) { _, client in
+            let requests = try (0..<50).map { try Request(HTTP1Request($0 % 3 == 0 ? .head : .get, "/\($0)")) }
+            for (index, result) in await client.send(all: requests).enumerated() {
+                let response = try HTTP1Response(result.get())
+                #expect(response.body == Bytes(index % 3 == 0 ? "" : "/\(index)"))
+            }
+        }
+    }
+
+    @Test func aGivenUpRequestsResponseIsDroppedInItsPlace() throws {
+        try simulate { server, client in
+            let handles = try (0..<20).map {
+                client.start(try Request(HTTP1Request($0 % 2 == 0 ? .head : .get, "/\($0)")))
+            }
+            for handle in handles[5..<10] { handle.cancel() }
+            for (index, handle) in handles.enumerated() where !(5..<10).contains(index) {
+                let response = try HTTP1Response(try await handle.value)
+                #expect(response.body == Bytes(index % 2 == 0 ? "" : "/\(index)"))
+            }
+        }
+    }
+
+    @Test func whatCannotBeSentIsItsCallersErrorAndNobodyElses() throws {
+        try simulate { server, client in
+            _ = try await get("/a", by: client)
+            let injected = await failure { () throws(ClientError) in
+                try await client.send(HTTP1Request(.get, "/", headers: ["X": "a\r\nEvil: b"]))
+            }
+            #expect(injected?.code == .invalidRequest && injected?.fate == .notSent)
+            let length = await failure { () throws(ClientError) in
+                try await client.send(HTTP1Request(.post, "/", headers: ["Content-Length": "9"], body: "x"))
+            }
+            #expect(length?.code == .invalidRequest && length?.fate == .notSent)
+            #expect((length?.cause as? FrameError)?.code == .illegalLength)
+            let after = try await get("/b", by: client)
+            #expect(after == "/b")
+            #expect(await server.totalConnections == 1)
+            #expect(await server.received.count == 2)
+        }
+    }
+
+    @Test func aResponseUpToTheEndOfTheConnectionIsWhole() throws {
+        let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
+            .sequence([.inPieces(of: 3, .garbage("HTTP/1.0 200 OK\r\n\r\n\(request.target)")), .close])
+        }
+        let options = ClientOptions { $0.requests.maximumInFlight = 1 }
+        try simulate(options: options, answer) { _, client in
+            for index in 0..<20 {
+                let body = try await get("/\(index)", by: client, retry: .never)
+                #expect(body == "/\(index)")
+            }
+            #expect(await client.statistics.connection.disconnects[.goAway] == 20)
+        }
+    }
+
+    /// The head of the response was lost with the parts before the last.
+    @Test func anErrorResponseInPartsIsWhole() throws {
+        let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
+            .inPieces(
+                of: 9,
+                .garbage("HTTP/1.1 503 No\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nsorry\r\n3\r\n!!!\r\n0\r\n\r\n")
+            )
+        }
+        try simulate(speaking: HTTP1Codec(host: "h", rejecting: 500...599), answer) { _, client in
+            let error = await failure { () throws(ClientError) in try await client.send(HTTP1Request(.get, "/a")) }
+            #expect(error?.code == .rejected && error?.fate == .answered)
+            guard let frame = error?.response else { return }
+            let response = try HTTP1Response(frame)
+            #expect(response.status == 503 && response.body == "sorry!!!" && response.reason == "No")
+        }
+    }
+
+    /// The error had the last part alone, without status line and beginning.
+    @Test(arguments: [1024 * 1024, 57])
+    func aStreamThatIsRejectedHasTheResponseInItsError(_ limit: Int) throws {
+        let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
+            .sequence([
+                .garbage("HTTP/1.1 503 No\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nsorry\r\n"),
+                .after(.seconds(1), .garbage("3\r\n!!!\r\n")),
+                .after(.seconds(1), .garbage("3\r\n???\r\n0\r\nX: y\r\n\r\n")),
+            ])
+        }
+        try simulate(speaking: HTTP1Codec(host: "h", rejecting: 500...599), answer) { server, client in
+            var (stream, frames) = (0, 0)
+            let request = try Request(HTTP1Request(.get, "/a"))
+            let error = await failure { () throws(ClientError) in
+                stream += 1
+                let buffering = ReplyBuffering(maximumCount: 1, maximumBytes: limit)
+                for try await _ in client.stream(request, buffering: buffering) { frames += 1 }
+            }
+            #expect(stream == 1 && frames == 0)
+            #expect(error?.code == .rejected && error?.fate == .answered)
+            guard let frame = error?.response else { return }
+            let response = try HTTP1Response(frame)
+            #expect(response.status == 503 && response.reason == "No")
+            #expect(response.body == (limit > 57 ? "sorry!!!???" : "sorry!!!??"))
+            #expect(frame.body.count <= limit && (frame.malformedReason != nil) == (limit == 57))
+            #expect(response.trailers["x"] == (limit > 57 ? "y" : nil))
+            #expect(await server.totalConnections == 1)
+        }
+    }
+
+    /// The reader gets none of an error response's parts, and was out of time although one came every few seconds.
+    @Test func anErrorResponseThatTakesItsTimeIsWhole() throws {
+        let head: Bytes = "HTTP/1.1 500 Broken\r\nTransfer-Encoding: chunked\r\n\r\n"
+        let answer: @Sendable (HTTP1Request) -> Reaction? = { _ in
+            let chunks = (0..<4).map { _ in Reaction.after(.seconds(5), .garbage("3\r\nabc\r\n")) }
+            return .sequence([.garbage(head)] + chunks + [.after(.seconds(5), .garbage("0\r\n\r\n"))])
+        }
+        try simulate(speaking: HTTP1Codec(host: "h", rejecting: 500...599), answer) { _, client in
+            var elements = client.stream(try Request(HTTP1Request(.get, "/"))).makeAsyncIterator()
+            let error = await failure { () throws(ClientError) in try await elements.next() }
+            #expect(error?.code == .rejected && error?.fate == .answered)
+        }
+    }
+
+    @Test func aResponseInPartsCanBeReadAsItComes() throws {
+        let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
+            .sequence([
+                .garbage("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"),
+                .after(.seconds(1), .garbage("3\r\n!!!\r\n0\r\n\r\n")),
+            ])
+        }
+        try simulate(answer) { _, client in
+            var frames: [Frame] = []
+            for try await part in client.stream(try Request(HTTP1Request(.get, "/a"))) { frames.append(part) }
+            #expect(frames.count > 2 && frames.last?.kind == .response)
+            let head = try HTTP1Response(frames[0])
+            #expect(head.status == 200 && head.headers["transfer-encoding"] == "chunked" && head.body.isEmpty)
+            #expect(frames.dropFirst().map { String($0.body) }.joined() == "hello!!!")
+        }
+    }
+
+    /// With HTTP an error is a response like others.
+    @Test func whatIsAnErrorOrMayNotBeStoredIsNotCached() throws {
+        try simulate { server, client in
+            let forbidding = HTTP1Response(headers: ["Cache-Control": "private, No-Store"], body: "secret")
+            await server.script(.status(500), .status(404), .reply(try forbidding.frame()))
+            var ends: [Int] = []
+            for _ in 0..<5 {
+                ends.append(try await client.send(HTTP1Request(.get, "/"), cache: .for(.seconds(60))).status)
+            }
+            #expect(ends == [500, 404, 200, 200, 200])
+            #expect(await server.journal.requestCount == 4)
+        }
+    }
+
+    /// Frames of other protocols can carry messages.
+    @Test func whatIsNoMessageIsNeitherReadNorCached() throws {
+        let layout = FrameLayout {
+            Field.type(UInt32.self)
+            Field.serial(UInt32.self)
+            Field.length(UInt32.self, counting: .body)
+            Field.body
+        }
+        .roles(cancel: 0x10, part: 0x11)
+        let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
+            request.target == "/parts" ? .parts(["a", "b"], then: .noReply) : .reply("no HTTP")
+        }
+        try simulate(speaking: layout, answer) { server, client in
+            let error = await failure { () throws(ClientError) in
+                try await client.send(HTTP1Request(.get, "/"), cache: .for(.seconds(60)))
+            }
+            #expect(error?.code == .protocolViolation && error?.fate == .answered)
+            #expect(await client.statistics.cache.count == 0)
+            var parts = try client.stream(HTTP1Request(.get, "/parts")).makeAsyncIterator()
+            do throws(ClientError) {
+                _ = try await parts.next()
+                Issue.record("no error")
+            } catch {
+                #expect(error.code == .protocolViolation)
+            }
+            let end = try await parts.next()
+            #expect(end == nil)
+        }
+    }
+
+    @Test func aBrokenResponseCostsTheLinkAndSaysWhy() throws {
+        let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
+            guard request.target == "/bad" else { return nil }
+            return .garbage("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n")
+        }
+        try simulate(answer) { _, client in
+            let error = await failure { () throws(ClientError) in try await client.send(HTTP1Request(.get, "/bad")) }
+            #expect(error?.code == .protocolViolation && error?.fate == .unknown)
+            #expect((error?.cause as? FrameError)?.message.contains("both Content-Length") == true)
+            let after = try await get("/b", by: client)
+            #expect(after == "/b")
+        }
+    }
+}
