@@ -67,7 +67,7 @@ extension Client: @preconcurrency ConnectionOwner {
     /// A response has come while some requests are sent in parts.
     private func answered(_ id: RequestID, _ waiter: Waiter, _ frame: Frame) {
         let place = queue[id]
-        guard queue.forget(id) else { return }
+        guard queue.forget(id) else { return counters.lateResponses += 1 }
         counters.responses += 1
         waiter.resume(Outcome(of: frame))
         // A server that has answered before it had all of a request is told that no more of it comes: it could take the next

@@ -166,7 +166,7 @@ public actor Client {
         /// Requests that were given up after they had started, and that the server may still work on: it has not answered,
         /// and neither their quarantine nor their link has ended. They count against `options.requests.maximumInFlight`.
         public var abandoned = 0
-        /// Serial numbers that are held, on all links: by requests in flight, or by quarantine.
+        /// Serial numbers that are held, on all links: by requests in flight, or by quarantine; not by those of the handshake.
         public var heldSerials = 0
 
         /// All counts at zero.

@@ -41,8 +41,9 @@ struct RequestParts: Sendable {
 
     private(set) var targets: [RequestID: Target] = [:]
     /// In the order in which they were submitted.
-    var held: [RequestPart] = []
+    private(set) var held = Deque<RequestPart>()
     private(set) var queued: [RequestID: RequestPart] = [:]
+
     // MARK: Requests
 
     /// Whether there is any request to be ended here. Asked for every response.
@@ -56,19 +57,17 @@ struct RequestParts: Sendable {
     /// Ends a request; returns what is left of it, in order, and which of them wait in the client.
     mutating func end(_ request: RequestID) -> (target: Target, held: [RequestPart], queued: [RequestPart])? {
         guard let target = targets.removeValue(forKey: request) else { return nil }
-        let mine = held.filter { $0.request == request }
-        if !mine.isEmpty { held.removeAll { $0.request == request } }
+        let mine = takeHeld { $0.request == request }
         // In order: that of a dictionary differs from process to process.
         let out = queued.values.filter { $0.request == request }.sorted { $0.id < $1.id }
         for requestPart in out { queued[requestPart.id] = nil }
         if targets.isEmpty, targets.capacity > 1024 { (targets, queued) = ([:], queued.isEmpty ? [:] : queued) }
-        if held.isEmpty, held.capacity > 1024 { held = [] }
         return (target, mine, out)
     }
 
     /// Ends everything.
     mutating func removeAll() -> (held: [RequestPart], queued: [RequestPart]) {
-        let all = (held, queued.values.sorted { $0.id < $1.id })
+        let all = (takeHeld { _ in true }, queued.values.sorted { $0.id < $1.id })
         self = RequestParts()
         return all
     }
@@ -83,18 +82,34 @@ struct RequestParts: Sendable {
         held.append(requestPart)
     }
 
-    /// The held one at `index` goes out.
-    mutating func release(at index: Int) -> (frame: Frame, id: RequestID) {
-        var part = held.remove(at: index)
-        let frame = part.frame
+    /// Takes the first held one out, for `queue(_:)` or `giveBack(_:)`.
+    mutating func popHeld() -> RequestPart? { held.popFirst() }
+
+    /// One that was taken out goes out. Returns its frame.
+    mutating func queue(_ requestPart: RequestPart) -> Frame {
+        var part = requestPart
         targets[part.request]?.isContinued = true
         part.frame.body = Bytes()  // the outbound queue has it
         queued[part.id] = part
-        return (frame, part.id)
+        return requestPart.frame
     }
 
-    mutating func takeHeld(_ id: RequestID) -> RequestPart? {
-        held.firstIndex { $0.id == id }.map { held.remove(at: $0) }
+    /// Puts those that were taken out and cannot go out yet before the others, in order.
+    mutating func giveBack(_ requestParts: [RequestPart]) {
+        for requestPart in requestParts.reversed() { held.prepend(requestPart) }
+    }
+
+    mutating func takeHeld(_ id: RequestID) -> RequestPart? { takeHeld { $0.id == id }.first }
+
+    private mutating func takeHeld(where isMeant: (RequestPart) -> Bool) -> [RequestPart] {
+        guard (0..<held.count).contains(where: { isMeant(held[$0]) }) else { return [] }
+        var taken: [RequestPart] = []
+        held.removeAll { requestPart in
+            guard isMeant(requestPart) else { return false }
+            taken.append(requestPart)
+            return true
+        }
+        return taken
     }
 
     mutating func takeQueued(_ id: RequestID) -> RequestPart? { queued.removeValue(forKey: id) }

@@ -19,9 +19,11 @@ extension Connection {
 
     /// Puts requests of `queue` on the link as far as they may go now, and parts of requests that have started.
     func admit(from queue: inout RequestQueue<Waiter>, _ parts: inout RequestParts) {
+        // Held parts that cannot go out yet. Each is looked at once.
+        var kept: [RequestPart] = []
+        defer { if !kept.isEmpty { parts.giveBack(kept) } }
         guard let ready else {
-            var next = 0
-            while releasePart(of: &parts, &queue, from: &next) {}
+            while releasePart(of: &parts, &queue, keeping: &kept) {}
             if !queue.isEmpty { connectIfNeeded() }
             return
         }
@@ -29,16 +31,14 @@ extension Connection {
         // In turn, so that neither keep the others from the room below the watermark.
         var room = maximumInFlight - inFlight
         var hasToWrite = false
-        var next = 0
         repeat {
             let most = parts.held.isEmpty ? room : min(room, 1)
             let admitted = links[ready].admit(from: &queue, atMost: most, by: rules, into: &events)
             room -= admitted
             hasToWrite = hasToWrite || admitted > 0
             if parts.held.isEmpty { break }
-            let hasReleased = releasePart(of: &parts, &queue, from: &next)
+            let hasReleased = releasePart(of: &parts, &queue, keeping: &kept)
             hasToWrite = hasToWrite || hasReleased
-            if admitted == 0, !hasReleased { break }
         } while true
         if hasToWrite { scheduleFlushUnlessFull(ready) }
     }
@@ -50,25 +50,24 @@ extension Connection {
             && links[ready].machine.exhaustion == nil
     }
 
-    /// Lets the first part from `next` on go out whose request has started and for which there is room; moves `next` to where
-    /// to go on. Returns whether there was one.
+    /// Lets the first held part go out whose request has started and for which there is room; moves those before it to `kept`.
+    /// Returns whether there was one.
     private func releasePart(
         of parts: inout RequestParts,
         _ queue: inout RequestQueue<Waiter>,
-        from next: inout Int
+        keeping kept: inout [RequestPart]
     ) -> Bool {
-        while next < parts.held.count {
-            let request = parts.held[next].request
-            guard case .onLink(let session, .response(let number))? = queue[request], let index = index(of: session),
-                links[index].machine.requests[number]?.id == request,
-                links[index].machine.hasStarted(request, at: .response(number)),
+        while let part = parts.popHeld() {
+            guard case .onLink(let session, .response(let number))? = queue[part.request],
+                let index = index(of: session),
+                links[index].machine.requests[number]?.id == part.request,
+                links[index].machine.hasStarted(part.request, at: .response(number)),
                 links[index].draining != nil || links[index].isBelowWatermark(rules)
             else {
-                next += 1
+                kept.append(part)
                 continue
             }
-            let part = parts.release(at: next)
-            links[index].machine.send(part: part.frame, id: part.id, of: number)
+            links[index].machine.send(part: parts.queue(part), id: part.id, of: number)
             if links[index].draining != nil { scheduleFlush() }
             return true
         }
@@ -146,7 +145,8 @@ extension Connection {
     func cancel(_ id: RequestID, _ session: UInt64, _ place: LinkMachine<Waiter>.Place, isTimeout: Bool) -> GivenUp {
         guard let index = index(of: session) else { return .none }
         let endpoint = links[index].endpoint
-        if links[index].draining != nil { scheduleFlush() }
+        // It may have been the last request that the draining link, or the closing connection, waits for.
+        if links[index].draining != nil || isClosing { scheduleFlush() }
         switch links[index].machine.cancel(id, at: place, isTimeout: isTimeout, now: loop.now) {
         case .none: return .none
         case .notSent(let waiter):
@@ -305,10 +305,11 @@ extension Connection {
 
     // MARK: Counts
 
-    /// How many requests were given up that the server may still work on, and how many serials are held, on all links.
+    /// How many requests were given up that the server may still work on, and how many serials are held, on all links; without
+    /// those of a handshake.
     var held: (Int, Int) {
         var (abandoned, serials) = (0, 0)
-        for link in links {
+        for link in links where link.handshake == nil {
             abandoned += link.machine.requests.abandonedCount
             if !isInOrder { serials += link.machine.requests.heldCount }
         }

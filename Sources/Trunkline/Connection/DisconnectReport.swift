@@ -44,7 +44,8 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     public let attempt: Int
     /// How long the link was ready; zero when it never was.
     public let lifetime: Duration
-    /// Requests that were lost with the link: those of which a byte was written and no response had come.
+    /// Requests that were lost with the link: those of which a byte was written and no response had come. Of one-way messages,
+    /// and of the frames of a `Connection` without a client, those that had started and whose last byte the kernel did not have.
     public let requestsLost: Int
     /// Encoded bytes that were waiting for the socket; over TLS, for being encrypted.
     public let bytesUnsent: Int

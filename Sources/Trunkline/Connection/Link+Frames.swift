@@ -42,7 +42,7 @@ extension Link {
             let holdsOthers =
                 rules.isInOrder && expectsResponse && !rules.codec.mayPipeline(behind: request.frame)
             let place = machine.send(request, reportsWritten: admitted?.handle != nil, holdsOthers: holdsOthers)
-            guard let place else { break }
+            guard let place else { break }  // never: a number was free, and messages need none
             queue.went(id, to: place, on: session)
             count += 1
             guard let admitted else { continue }

@@ -332,6 +332,28 @@ import Testing
         #expect(link.answer(50) == "1" && link.answer(53) == (matching == .inOrder ? "4" : "unknown"))
     }
 
+    /// In order, it is found by its place among the frames, of which others are requests, messages, or were taken out.
+    @Test(arguments: matchings)
+    func whatCannotBeEncodedIsFoundAmongOthers(_ matching: ResponseMatching) {
+        var link = TestedLink(matching)
+        link.send(1, "hello")
+        link.write()
+        _ = link.answer(50)
+        link.machine.becomeReady(Liveness.Policy(), at: at(0))
+        link.send(2, "a")
+        link.write(1)
+        link.send(3, "message", isMessage: true)
+        link.send(4, "taken out")
+        link.machine.send(Frame(.cancel, body: "cancel"))
+        for id in 5...9 as ClosedRange<RequestID> { link.send(id, id % 2 == 0 ? "!" : "b") }
+        _ = link.cancel(4)
+        #expect(link.write() == "messagecancelbbb")
+        #expect(link.refused.map { link.machine.refused($0) } == ["6", "8"])
+        #expect(link.machine.ids.sorted() == [2, 3, 5, 7, 9])
+        let answers = [2, 5, 7, 9].map { link.answer(link.serial($0)) }
+        #expect(answers == ["2", "5", "7", "9"])
+    }
+
     @Test func aPartThatCannotBeEncodedLeavesItsRequest() {
         var link = TestedLink()
         link.send(1, "head")
@@ -514,6 +536,43 @@ import Testing
         #expect(!link.machine.wasUsed)
         link.write(1)
         #expect(link.machine.wasUsed)
+    }
+
+    /// What the handshake has written does not count.
+    @Test(arguments: matchings)
+    func aLinkIsUsedOnceAnythingWasWrittenSinceItIsReady(_ matching: ResponseMatching) {
+        var link = TestedLink(matching)
+        link.send(1)
+        link.write()
+        #expect(link.machine.wasUsed)
+        _ = link.answer(50)
+        link.machine.becomeReady(Liveness.Policy(), at: at(0))
+        #expect(!link.machine.wasUsed)
+        link.send(2)
+        #expect(!link.machine.wasUsed)
+        link.write(1)
+        #expect(link.machine.wasUsed)
+    }
+
+    /// Requests that the handshake has given up do not count against the ready link.
+    @Test(arguments: matchings)
+    func aLinkThatIsReadyHasGivenUpNothing(_ matching: ResponseMatching) {
+        var link = TestedLink(matching)
+        for id in 1...2 as ClosedRange<RequestID> {
+            link.send(id)
+            link.write()
+            _ = link.cancel(id, isTimeout: true)
+            if id == 1 { _ = link.machine.judge(counts: true, maximumStalls: 3) }
+        }
+        #expect(link.machine.isToBeJudged)
+        link.machine.becomeReady(Liveness.Policy(), at: at(0))
+        #expect(!link.machine.isToBeJudged)
+        link.send(3)
+        link.write()
+        _ = link.cancel(3, isTimeout: true)
+        // The first rest of three, not the third.
+        let verdict = link.machine.judge(counts: true, maximumStalls: 2)
+        #expect(verdict == (1, false))
     }
 
     // MARK: Many

@@ -173,6 +173,75 @@ struct ReadFairnessTests {
         }
     }
 
+    /// TLS has read everything from the socket, and reports once that it has more. The report came while reading was scheduled
+    /// and was dropped: frames behind a goAway were not read before the socket had more.
+    @Test(arguments: 0..<UInt64(10))
+    func framesThatTLSHoldsBehindAGoAwayAreDelivered(seed: UInt64) throws {
+        let count = 40
+        let network = SimulatedNetwork(seed: seed, conditions: .wide)
+        let authority = try TestAuthority()
+        let server = TestServer(on: network.loop, echoes: false, tls: try authority.serverContext())
+        try network.runBlocking {
+            try await server.listen(on: network.address("db"))
+            let options = ClientOptions {
+                $0.tls.roots = .only(authority.root)
+                $0.failover.drainTimeout = .seconds(5)
+            }
+            let endpoint = Endpoint.host("db", port: 7000).secured()
+            let client = Client(to: endpoint, speaking: PartsCodec.standard, options: options, on: network.loops)
+            let pushes = client.pushes(buffering: PushBuffering(maximumCount: count))
+            try await client.connect()
+            let handle = client.start(ask("a"))
+            let peer = await server.peers[0]
+            await peer.wait { $0.received.count >= 12 + 1 }
+            let goAway: [UInt8] = [0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0]
+            let response: [UInt8] = [0, 0, 4, 0x10, 0, 0, 0, 50, 0, 0, 0, 1, 0x61]
+            await peer.writeSingly(goAway + numberedPushes(count) + response)
+            let began = network.clock.now.offset
+            try await expectBody("a", of: handle)
+            let took = network.clock.now.offset - began
+            #expect(took < .milliseconds(10), "\(took)")
+            await expectNumberedPushes(count, from: pushes)
+            await client.closeNow()
+            for peer in await server.peers { await peer.close() }
+            await server.stop()
+        }
+    }
+
+    /// While a draining link had more to read in every turn, the readiness of the other link's socket was ignored.
+    @Test func aFloodOnADrainingLinkDoesNotDelayTheReadyOne() throws {
+        let count = 50_000
+        let network = SimulatedNetwork(seed: 9, conditions: .wide)
+        let server = TestServer(on: network.loop, echoes: false)
+        try network.runBlocking {
+            try await server.listen(on: network.address("db"))
+            let other = try await network.serve(at: "other:1", speaking: .standard, overTLS: false)
+            // The flood takes 150 ms.
+            let codec = CountingCodec(turns: Turns(of: network.loop)) { network.stall(for: .microseconds(3)) }
+            let endpoints = [Endpoint.host("db", port: 7000), other.endpoint]
+            let client = Client(to: endpoints, speaking: codec, on: network.loops)
+            let pushes = client.pushes(buffering: PushBuffering(maximumCount: count))
+            try await client.connect()
+            let stays = client.start(ask("stays"))
+            let peer = await server.peers[0]
+            await peer.wait { $0.received.count >= 12 + 5 }
+            try await client.switchEndpoint(to: other.endpoint)
+            try await expectEcho("before", by: client)
+            await peer.write(numberedPushes(count))
+            try await network.clock.sleep(for: .milliseconds(2))
+            let began = network.clock.now.offset
+            try await expectEcho("meanwhile", by: client)
+            let took = network.clock.now.offset - began
+            #expect(took < .milliseconds(20), "\(took)")
+            await expectNumberedPushes(count, from: pushes)
+            #expect(stays.state == .written)
+            await client.closeNow()
+            await peer.close()
+            await server.stop()
+            await other.stop()
+        }
+    }
+
     /// What a server had said when a write found it gone was read to its end in one turn: a million records of one byte, or
     /// 87,000 frames. A request that is made meanwhile goes out on the next link.
     @Test(arguments: [false, true], [false, true])

@@ -268,6 +268,22 @@ struct CancelledInFlightTests {
         }
     }
 
+    /// The refused call has ended by the time that the shortage has lasted long enough: the refusal counts all the same.
+    @Test func oneRefusalIsEnoughForAnotherLink() throws {
+        try simulate(speaking: Self.four, options: Self.patient(), handler: Self.handler) { service, client in
+            for _ in 0..<4 { try await giveUp("lost", service, client) }
+            let error = await failure { () throws(ClientError) in
+                try await client.send(ask("a"), waitsForReady: false)
+            }
+            #expect(error?.code == .overloaded)
+            try await service.pass(.milliseconds(240))
+            #expect(await client.statistics.connection.links == 1)
+            try await service.pass(.milliseconds(100))
+            #expect(await client.statistics.connection.links == 2)
+            #expect(try await client.send(ask("b"), waitsForReady: false).body == "b")
+        }
+    }
+
     /// Each link is of use for four requests: without a pace there would be ten a second.
     @Test func aServerThatNeverAnswersIsNotConnectedToWithoutEnd() throws {
         let options = Self.patient { $0.requests.timeout = .milliseconds(100) }

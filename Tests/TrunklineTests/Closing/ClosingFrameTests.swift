@@ -1,6 +1,7 @@
 import Testing
-import Trunkline
 import TrunklineTesting
+
+@testable import Trunkline
 
 /// Taking leave: the codec's closing frame is the last one of a link that ends in good order, and of no other.
 @Suite(.simulated, .timeLimit(.minutes(5)))
@@ -124,6 +125,62 @@ struct ClosingFrameTests {
         }
     }
 
+    /// The same, with requests in pieces. These need a cancel frame, which can be left out nevertheless.
+    private struct PieceCodec: FrameCodec {
+        var layout = FrameLayout.standard
+        var matching: ResponseMatching { layout.matching }
+        let cancelsSilently = Lock(false)
+
+        mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? { try layout.decode(&input) }
+
+        mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+            try layout.encode(frame, into: &output)
+        }
+
+        func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? {
+            cancelsSilently.withLock { $0 } ? nil : layout.cancelFrame(for: serial, type: type)
+        }
+
+        func closingFrame() -> Frame? { Frame(.request, type: 0x4FF, body: "bye") }
+        func serverSide() -> any FrameCodec { layout.serverSide() }
+    }
+
+    /// A write found the link gone, and what is left to be read of it waits for a slow subscriber: the closing frame was queued,
+    /// and kept the link until its time was over.
+    @Test func aDrainingLinkThatIsLostIsNotKeptForItsClosingFrame() throws {
+        let network = SimulatedNetwork(seed: 1)
+        let codec = PieceCodec()
+        try network.runBlocking {
+            let flood = (0..<20).map { _ in Reaction.push(Frame(.push, type: 2, body: filled(1000))) }
+            let first = try await network.serve(at: "a:1", speaking: codec) { request in
+                request.kind == .part ? .noReply : .sequence(flood)
+            }
+            let second = try await network.serve(at: "b:1", speaking: codec)
+            let client = network.client(of: ["a:1", "b:1"], speaking: codec)
+            let pushes = client.pushes(buffering: PushBuffering(maximumCount: 2, overflow: .suspendReading))
+            let stream = client.stream(Request(type: 0x404, body: "a"), isPart: true, partTimeout: .seconds(600))
+            try await client.post(ask("flood"))
+            try await network.clock.sleep(for: .seconds(1))
+            #expect(await client.connection.isPaused)
+            try await client.switchEndpoint(to: second.endpoint)
+            try await network.clock.sleep(for: .seconds(1))
+            network.reset("a")
+            async let post = failure(posting: Request(type: 0x404, body: "b"), isPart: true, to: stream)
+            try await network.clock.sleep(for: .seconds(1))
+            #expect(await client.connection.areLinksGone == [true, false])
+            codec.cancelsSilently.withLock { $0 = true }
+            stream.cancel()
+            #expect(await post == "cancelled notSent")
+            try await network.clock.sleep(for: .milliseconds(1))
+            #expect(await client.connection.areLinksGone == [false])
+            withExtendedLifetime(pushes) {}
+            await client.closeNow()
+            await first.stop()
+            await second.stop()
+        }
+        #expect(network.openLinks == 0)
+    }
+
     @Test func aServerThatReadsNoMoreIsWaitedForNoLongerThanDrainingTakes() throws {
         let options = ClientOptions { $0.requests.drainTimeout = .seconds(5) }
         try simulate(options: options) { network, server, _, client in
@@ -137,4 +194,9 @@ struct ClosingFrameTests {
             #expect(await failure(of: stuck)?.code == .timedOut)
         }
     }
+}
+
+extension Connection {
+    /// Of every link, whether a write has found it gone.
+    fileprivate var areLinksGone: [Bool] { links.map { $0.lastWords != nil } }
 }

@@ -74,4 +74,37 @@ struct ClosingFullBufferTests {
             await server.stop()
         }
     }
+
+    /// The last frame in the outbound queue was cancelled, and the closing connection did not notice that the queue was empty: it
+    /// looked every 2 s.
+    @Test func closingEndsWhenTheLastWriterGivesUp() throws {
+        var conditions = NetworkConditions()
+        (conditions.sendBuffer, conditions.receiveWindow, conditions.fragmentation) = (1000, 1000, 0)
+        let network = SimulatedNetwork(seed: 1, conditions: conditions)
+        try network.runBlocking {
+            let server = try await network.serve(at: "db:7000", speaking: .standard, overTLS: false) { _ in .noReply }
+            let connection = network.connection(to: ["db:7000"], speaking: .standard, overTLS: false)
+            try await connection.write(Frame(.request, type: 0x410))
+            try await server.waitForRequests(1)
+            await server.pauseReading()
+            // All that the sockets of both sides take, so that of the next one nothing is written.
+            try await connection.write(Frame(.request, type: 0x410, body: filled(2000 - 12)))
+            let writing = Task(executorPreference: network.executor) {
+                await failure { () throws(ClientError) in
+                    try await connection.write(Frame(.request, type: 0x410))
+                }
+            }
+            try await network.clock.sleep(for: .seconds(1))
+            async let closing: Void = connection.close()
+            try await network.clock.sleep(for: .milliseconds(500))
+            let began = network.clock.now.offset
+            writing.cancel()
+            await closing
+            let took = network.clock.now.offset - began
+            #expect(took == .zero, "\(took)")
+            let error = await writing.value
+            #expect(error?.code == .cancelled && error?.fate == .notSent)
+            await server.stop()
+        }
+    }
 }

@@ -120,6 +120,18 @@ struct ClosingLoopbackTests {
         }
     }
 
+    /// It returned when the connection was closed, before the requests had been failed.
+    @Test(arguments: Mechanism.allCases)
+    func closingAtOnceReturnsWhenEveryRequestHasEnded(_ mechanism: Mechanism) async throws {
+        let options = quickOptions { $0.requests.timeout = nil }
+        try await withServerAndClient(by: mechanism, clientOptions: options, handler: { _ in .noReply }) { _, client in
+            try await client.connect()
+            let handles = (0..<10_000).map { client.start(ask($0)) }
+            await client.closeNow()
+            #expect(handles.count { $0.state != .completed } == 0)
+        }
+    }
+
     // MARK: Letting go
 
     @Test(arguments: Mechanism.allCases)

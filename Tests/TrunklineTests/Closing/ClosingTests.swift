@@ -98,6 +98,152 @@ struct ClosingTests {
         }
     }
 
+    /// The last frame of a server.
+    enum LastFrame: CaseIterable, Sendable {
+        case response, malformedPart, goAway
+
+        func frame(_ serial: SerialNumber) -> Frame {
+            switch self {
+            case .response: return Frame(.response, type: 0x410, serial: serial, body: "late")
+            case .malformedPart:
+                var part = Frame(.part, type: 0x410, serial: serial)
+                part.malformedReason = .malformed
+                return part
+            case .goAway: return Frame(.goAway)
+            }
+        }
+    }
+
+    /// The client was deallocated, and a frame comes before its connection is closed: handles and accepted messages that the
+    /// frame concerned never ended.
+    @Test(arguments: LastFrame.allCases)
+    func aFrameThatComesAfterTheClientWasDeallocatedLeavesNoHandleWaiting(_ last: LastFrame) throws {
+        let network = SimulatedNetwork(seed: 1)
+        try network.runBlocking {
+            let server = try await network.serve(at: "db:7000", speaking: .standard) { _ in .noReply }
+            let owner = Lock<Client?>(network.client(of: ["db:7000"], speaking: .standard))
+            let connection = try #require(owner.withLock { $0?.connection })
+            let room = try #require(owner.withLock { $0?.messageRoom })
+            let written = try #require(owner.withLock { $0?.start(ask("a")) })
+            try await server.waitForRequests(1)
+            await server.pauseReading()
+            let half = try #require(owner.withLock { $0?.start(ask(filled(1_000_000))) })
+            let unsent = try #require(owner.withLock { $0?.start(ask("b")) })
+            try owner.withLock { client in Result { try client?.tryEnqueue(ask("c")) } }.get()
+            try await network.clock.sleep(for: .seconds(1))
+            #expect(unsent.serial != nil && !room.isEmpty)
+            let isAlone = await connection.take(last.frame(written.serial ?? 0), afterDropping: owner)
+            #expect(isAlone)
+            let errors = [await failure(of: written), await failure(of: half), await failure(of: unsent)]
+            let first: ClientError.Code = last == .malformedPart ? .protocolViolation : .closed
+            #expect(errors.map { $0?.code } == [first, .closed, .closed])
+            #expect(errors.map { $0?.fate } == [.unknown, .unknown, .notSent])
+            #expect(room.isEmpty && room.failures == 1)
+            await server.stop()
+        }
+    }
+
+    /// A frame that was lost with a link that the peer reset failed with `closed`. And the policy was asked for the next attempt:
+    /// when it gave up, a frame that had not started failed with `unavailable`.
+    @Test(arguments: [false, true])
+    func writesFailByWhoEndedTheLinkWhileClosing(byPeer: Bool) throws {
+        let network = SimulatedNetwork(seed: 1)
+        let options = ClientOptions { $0.reconnecting.policy = .never }
+        try network.runBlocking {
+            let server = try await network.serve(at: "db:7000", speaking: .standard) { _ in .noReply }
+            let connection = network.connection(to: ["db:7000"], speaking: .standard, options: options)
+            try await connection.write(Frame(.request, type: 0x410))
+            await server.pauseReading()
+            async let half = failure { () throws(ClientError) in
+                try await connection.write(Frame(.request, type: 0x410, body: filled(1_000_000)))
+            }
+            try await network.clock.sleep(for: .seconds(1))
+            async let unsent = failure { () throws(ClientError) in
+                try await connection.write(Frame(.request, type: 0x410, body: filled(10)))
+            }
+            try await network.clock.sleep(for: .seconds(1))
+            let reports = connection.disconnects
+            async let closing: Void = connection.close()
+            try await network.clock.sleep(for: .seconds(1))
+            if byPeer { network.reset("db") } else { await connection.closeNow() }
+            await closing
+            let errors = await [half, unsent]
+            #expect(errors.map { $0?.code } == [byPeer ? .connectionLost : .closed, .closed])
+            #expect(errors.map { $0?.fate } == [.unknown, .notSent])
+            var causes: [DisconnectCause] = []
+            for await report in reports {
+                causes.append(report.cause)
+                #expect(report.phase == .draining && report.requestsLost == (byPeer ? 1 : 0))
+            }
+            #expect(causes == [byPeer ? .reset : .closedLocally])
+            #expect(await connection.statistics.attempts == 1)
+            await server.stop()
+        }
+    }
+
+    /// A client that closes waits for its requests first.
+    @Test(arguments: [false, true])
+    func requestsFailByWhoEndedTheLinkWhileClosing(byPeer: Bool) throws {
+        try simulate(handler: { _ in .noReply }) { service, client in
+            let handle = client.start(ask("a"), timeout: .seconds(600))
+            let stream = client.stream(ask("b"), partTimeout: .seconds(600))
+            try await service.server.waitForRequests(2)
+            async let closing: Void = client.close()
+            try await service.pass(.seconds(1))
+            if byPeer { service.network.reset("db") } else { await client.closeNow() }
+            await closing
+            let error = await failure(of: handle)
+            #expect(error?.code == (byPeer ? .connectionLost : .closed) && error?.fate == .unknown)
+            #expect(await words(of: stream) == [byPeer ? "connectionLost unknown" : "closed unknown"])
+        }
+    }
+
+    /// An owner that notes whether the connection calls it during a call of its own.
+    private final class Owner: ConnectionOwner {
+        private let state = Lock((isCalling: false, wasInterrupted: false))
+
+        var wasInterrupted: Bool { state.withLock { $0.wasInterrupted } }
+
+        func handle(_ events: inout [ConnectionEvent?]) {
+            state.withLock { if $0.isCalling { $0.wasInterrupted = true } }
+            events.removeAll()
+        }
+
+        func calling<Result>(_ body: () -> Result) -> Result {
+            state.withLock { $0.isCalling = true }
+            defer { state.withLock { $0.isCalling = false } }
+            return body()
+        }
+    }
+
+    /// Closing published the report that waited for the user's probe, and delivered its own events with it before it was done.
+    @Test func closingWithAProbeUnderWayDoesNotCallTheOwnerBack() throws {
+        let network = SimulatedNetwork(seed: 1)
+        let options = ClientOptions { options in
+            options.reconnecting.policy = FixedRetries(count: .max, delay: .seconds(60))
+            options.diagnosis.probe = { _ in
+                (try? await network.clock.sleep(for: .seconds(2))) == nil
+            }
+        }
+        try network.runBlocking {
+            let server = try await network.serve(at: "db:7000", speaking: .standard)
+            let connection = network.connection(to: ["db:7000"], speaking: .standard, options: options)
+            let (owner, reports) = (Owner(), connection.disconnects)
+            _ = await connection.work(for: owner) { $0.connectIfNeeded() }
+            try await server.waitForConnections(1)
+            network.reset("db")
+            try await network.clock.sleep(for: .seconds(1))
+            let last = await connection.work(for: owner) { connection in
+                owner.calling { connection.finishClosing() }
+            }
+            #expect(last == ["closed"] && !owner.wasInterrupted)
+            var causes: [DisconnectCause] = []
+            for await report in reports { causes.append(report.cause) }
+            #expect(causes == [.reset])
+            await server.stop()
+        }
+    }
+
     /// The last request timed out at 4 s, then the connection waited for the server to read the cancel frame: for the
     /// drain timeout once more, 9 s in all.
     @Test func closeTakesTheDrainTimeoutOnlyOnce() throws {
@@ -175,6 +321,35 @@ private struct AnsweringCodec: FrameCodec {
     func pong(answering ping: Frame) -> Frame? { Frame(.pong, serial: ping.serial) }
 
     func serverSide() -> any FrameCodec { layout.serverSide() }
+}
+
+extension Connection {
+    /// Drops `client`, and takes `frame` before anything else happens. Returns whether the client was deallocated.
+    fileprivate func take(_ frame: Frame, afterDropping client: Lock<Client?>) -> Bool {
+        client.withLock { $0 = nil }
+        let isAlone = owner == nil
+        entered { connection in
+            var frames = [frame]
+            if let ready = connection.ready { connection.deliver(&frames, ready) }
+        }
+        return isAlone
+    }
+
+    /// Runs `body` as a call of `owner`, and ends the owner's batch. Returns the events.
+    fileprivate func work(for owner: any ConnectionOwner, _ body: @Sendable (isolated Connection) -> Void) -> [String] {
+        body(self)
+        var queue = RequestQueue<Waiter>(maximumWaiting: 0, maximumBytes: 0)
+        var parts = RequestParts()
+        let (events, _) = work(on: &queue, &parts, demand: .request, watchesErrors: false, for: owner)
+        return events.compactMap { event in
+            switch event {
+            case .lost: "lost"
+            case .closed: "closed"
+            case nil: nil
+            default: "other"
+            }
+        }
+    }
 }
 
 extension Client {

@@ -67,6 +67,30 @@ struct DrainingTests {
         }
     }
 
+    /// One-way messages on a link were no demand for the next one: they waited for as long as the policy says.
+    @Test func unwrittenMessagesGoOutOnTheNextLinkAtOnceAfterAGoAway() throws {
+        let options = ClientOptions {
+            $0.reconnecting.policy = FixedRetries(count: .max, delay: .seconds(60))
+            $0.requests.timeout = .seconds(600)
+        }
+        try simulateTwo(options: options) { network, first, second, client in
+            try await expectEcho("a", by: client)
+            await first.pauseReading()
+            let large = Task(executorPreference: network.executor) { try await client.post(ask(filled(300_000))) }
+            try await network.clock.sleep(for: .seconds(1))
+            for number in 0..<10 { try await client.enqueue(ask(number)) }
+            try await network.clock.sleep(for: .seconds(1))
+            try await first.push(Frame(.push, type: 2, body: "?"))
+            try await network.clock.sleep(for: .seconds(1))
+            try await first.push(Frame(.push, type: 2, body: "!"))
+            try await network.clock.sleep(for: .seconds(1))
+            #expect(await second.received.map(\.body) == (0..<10).map { Bytes("\($0)") })
+            await first.resumeReading()
+            try await large.value
+            #expect(await client.statistics.connection.links == 2)
+        }
+    }
+
     @Test func aRequestOnALeftLinkMeetsItsDeadlineThere() throws {
         try simulateTwo { network, first, second, client in
             let slow = client.start(ask("slow"), timeout: .milliseconds(500))

@@ -25,6 +25,17 @@ struct HandshakeTests {
         }
     }
 
+    /// Its requests are not among the client's, nor are their serials.
+    @Test func whatTheHandshakeHasOutIsNotCounted() throws {
+        try simulate(options: Self.login(), handler: { _ in .after(.seconds(1), .echo) }) { service, client in
+            async let connected: Void = client.connect()
+            try await service.server.waitForRequests(1)
+            let statistics = await client.statistics
+            #expect(statistics.requests == 0 && statistics.pending == 0 && statistics.heldSerials == 0)
+            try await connected
+        }
+    }
+
     @Test func everyNewLinkHasItsHandshakeAndWhatWasQueuedGoesOutAfterIt() throws {
         try simulate(options: Self.login()) { service, client in
             try await expectEcho("a", by: client)

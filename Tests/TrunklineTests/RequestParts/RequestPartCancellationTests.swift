@@ -124,6 +124,54 @@ struct RequestPartCancellationTests {
         }
     }
 
+    /// The request failed for want of a serial, and its parts stayed: their callers waited for ever.
+    @Test func partsEndWithARequestThatDoesNotWaitForASerial() throws {
+        try simulate(speaking: pieceLayout(serials: 50...50), handler: { _ in .noReply }) { service, client in
+            let first = client.start(whole("a"))
+            try await service.server.waitForRequests(1)
+            let stream = client.stream(piece("b"), isPart: true, waitsForReady: false)
+            // In the same batch.
+            client.addPart(piece("c"), isPart: true, of: client.latestRequest, stream)
+            #expect(await words(of: stream) == ["overloaded notSent"])
+            #expect(await client.parts.held.isEmpty)
+            #expect(await !client.parts.hasTargets)
+            first.cancel()
+            _ = await failure(of: first)
+        }
+    }
+
+    /// The request waits its turn, or has not started, or rests before another try.
+    @Test(arguments: ["waits", "queued", "rests"])
+    func closingTheClientEndsPartsThatAreHeld(_ request: String) throws {
+        let options = ClientOptions {
+            if request == "waits" { $0.requests.maximumInFlight = 1 }
+            $0.requests.timeout = .seconds(600)
+        }
+        try simulate(options: options, handler: { _ in .noReply }) { service, client in
+            let first = client.start(whole("a"))
+            try await service.server.waitForRequests(1)
+            if request == "queued" {
+                await service.server.pauseReading()
+                _ = client.start(whole(filled(1_000_000)))
+                try await service.pass(.seconds(1))
+            }
+            let retry = RetryPolicy.idempotent(attempts: 2, backoff: Backoff(base: .seconds(60), cap: .seconds(60)))
+            let stream = client.stream(piece("b"), isPart: true, retry: retry)
+            if request == "rests" {
+                try await service.server.waitForRequests(2)
+                service.network.reset("db")
+                try await service.pass(.milliseconds(10))
+                #expect(await client.statistics.retries == 1)
+            }
+            async let post = failure(posting: piece("c"), isPart: true, to: stream)
+            try await service.pass(.seconds(1))
+            #expect(await client.parts.held.count == 1)
+            await client.closeNow()
+            #expect(await post == "closed notSent")
+            #expect(await failure(of: first) != nil)
+        }
+    }
+
     // MARK: Links
 
     @Test func aResetEndsThePostsOfItsLink() throws {

@@ -1,3 +1,4 @@
+import Synchronization
 import TrunklineTesting
 
 @testable import Trunkline
@@ -52,4 +53,17 @@ func pieceLayout(serials: ClosedRange<UInt64>) -> FrameLayout {
         Field.body
     }
     .roles(ping: 0x1, push: 0x2...0x400, cancel: 0x401, part: 0x404, serials: serials)
+}
+
+extension Client {
+    /// The ID of the latest request.
+    nonisolated var latestRequest: RequestID { requestIDs.load(ordering: .relaxed) }
+
+    /// Adds a part to `request` of which nobody waits to hear that it is written.
+    nonisolated func addPart(_ part: Request, isPart: Bool, of request: RequestID, _ stream: ReplyStream) {
+        var frame = part.frame
+        if isPart { frame.kind = .part }
+        let part = RequestPart(id: commandQueue.nextRequestPartID(), request: request, frame: frame)
+        commandQueue.postRequest(.addPart(part, stream.reading.channel))
+    }
 }

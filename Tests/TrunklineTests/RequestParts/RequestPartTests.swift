@@ -109,7 +109,49 @@ struct RequestPartTests {
         }
     }
 
+    /// Parts of a request that waits its turn are held in front of those of one that has started. Each of the latter was looked
+    /// for from the first held part on: 30,000 of them kept the loop busy for minutes (in a debug build).
+    @Test func manyPartsGoOutInOneBatchInReasonableTime() throws {
+        let count = 30_000
+        let options = ClientOptions {
+            $0.requests.maximumInFlight = 1
+            $0.requests.timeout = .seconds(600)
+            ($0.outbound.highWatermark, $0.outbound.lowWatermark) = (1 << 30, 1 << 30)
+        }
+        try simulate(options: options, handler: { _ in .perform(join) }) { service, client in
+            let started = client.stream(piece("a"), isPart: true)
+            let id = client.latestRequest
+            try await service.server.waitForRequests(1)
+            let waits = client.stream(piece("b"), isPart: true)
+            for (stream, id) in [(waits, id + 1), (started, id)] {
+                for _ in 1..<count { client.addPart(piece("-"), isPart: true, of: id, stream) }
+                client.addPart(whole("!"), isPart: false, of: id, stream)
+            }
+            // In the order in which they were added.
+            let letters = String(repeating: "-", count: count - 1) + "!"
+            let (first, second) = (await words(of: started), await words(of: waits))
+            #expect(first == ["a" + letters] && second == ["b" + letters])
+        }
+    }
+
     // MARK: The end of the reply
+
+    /// While any request was sent in pieces, a response behind a part that exceeds the limit was not counted as late.
+    @Test func aResponseBehindAPartThatExceedsTheLimitIsLateAlsoAmongRequestsInPieces() throws {
+        let options = ClientOptions { $0.requests.maximumReplySize = 5 }
+        let parts = ["1234", "56", "7"].map { Reaction.part(Frame(.part, type: 0x404, body: $0)) }
+        let handler: LoopbackServer.Handler = { $0.kind == .part ? .noReply : .sequence(parts + [.reply("8")]) }
+        try simulate(conditions: .wide, options: options, handler: handler) { service, client in
+            let stream = client.stream(piece("a"), isPart: true, partTimeout: .seconds(600))
+            try await service.server.waitForRequests(1)
+            let error = await failure { () throws(ClientError) in try await client.send(whole("b")) }
+            #expect(error?.code == .overloaded && error?.fate == .unknown)
+            let statistics = await client.statistics
+            #expect(statistics.parts == 2 && statistics.responses == 0 && statistics.lateResponses == 1)
+            #expect(statistics.pending == 1 && statistics.heldSerials == 1)
+            stream.cancel()
+        }
+    }
 
     /// The last piece was taken for a whole request of its own, and what came back for the answer to another.
     @Test func aReplyBeforeTheEndOfItsRequestEndsTheRequestToo() throws {

@@ -56,6 +56,32 @@ struct ReassemblyTests {
         }
     }
 
+    /// Parts in the same read as the one that exceeds the limit were counted as if they had reached their request, and the
+    /// response not at all.
+    @Test(arguments: PartsCodec.bothMatchings, [Duration.zero, .milliseconds(10)])
+    func framesBehindAPartThatExceedsTheLimitAreLate(_ codec: PartsCodec, _ pause: Duration) throws {
+        let options = ClientOptions { $0.requests.maximumReplySize = 5 }
+        let handler: LoopbackServer.Handler = { request in
+            let rest = Reaction.parts(["c", "d"])
+            return .sequence([.part("1234"), .part("56"), pause == .zero ? rest : .after(pause, rest)])
+        }
+        let serverOptions = LoopbackServer.Options { $0.answersCancelled = true }
+        try simulate(
+            conditions: .wide,
+            speaking: codec,
+            server: serverOptions,
+            options: options,
+            handler: handler
+        ) { service, client in
+            let error = await failure { () throws(ClientError) in try await client.send(ask("x")) }
+            #expect(error?.code == .overloaded && error?.fate == .unknown)
+            try await service.pass(.seconds(1))
+            let statistics = await client.statistics
+            #expect(statistics.parts == 2 && statistics.responses == 0 && statistics.lateResponses == 1)
+            #expect(statistics.unknownResponses == 0 && statistics.abandoned == 0 && statistics.requests == 1)
+        }
+    }
+
     @Test func theLastFrameCountsToo() throws {
         let options = ClientOptions { $0.requests.maximumReplySize = 10 }
         let handler: LoopbackServer.Handler = { _ in .parts(["12345"], then: .reply("123456")) }

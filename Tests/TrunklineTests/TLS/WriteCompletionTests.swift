@@ -53,6 +53,7 @@ struct WriteCompletionTests {
                 options.tls.roots = .only(authority.root)
                 options.reconnecting.policy = .never
                 options.requests.timeout = .seconds(600)
+                options.liveness.heartbeat = .none
             }
             let endpoint = Endpoint.host("db", port: 7000).secured()
             let client = Client(to: endpoint, speaking: .standard, options: options, on: network.loops)
@@ -158,6 +159,33 @@ struct WriteCompletionTests {
             #expect(writing.count == 600 && writing.outcome == "done")
             await client.close()
             await server.stop()
+        }
+    }
+
+    /// With an empty outbound queue and no caller who waits, a closing connection did not learn when TLS had no bytes left: it
+    /// looked every 2 s.
+    @Test(arguments: [false, true])
+    func closingEndsWhenTheLastByteOfWhatWasGivenUpIsWithTheSocket(isMessage: Bool) throws {
+        try run { scene in
+            let request = Request(type: 0x410, body: Self.body)
+            let error = await failure { () throws(ClientError) in
+                if isMessage {
+                    try await scene.client.post(request, timeout: .milliseconds(500))
+                } else {
+                    _ = try await scene.client.send(request, timeout: .milliseconds(500))
+                }
+            }
+            #expect(error?.code == .timedOut && error?.fate == .unknown)
+            let began = scene.network.clock.now.offset
+            async let closing: Void = scene.client.close()
+            try await scene.pass(.milliseconds(4500))
+            await scene.peer.setReading(true)
+            await closing
+            let took = scene.network.clock.now.offset - began
+            #expect(took >= .milliseconds(4500) && took < .seconds(5), "\(took)")
+            // And the cancel frame.
+            let count = 20_012 + (isMessage ? 0 : 12)
+            #expect(await scene.peer.received(atLeast: count).count == count)
         }
     }
 
