@@ -146,7 +146,7 @@ extension Connection {
         guard let index = index(of: session) else { return .none }
         let endpoint = links[index].endpoint
         // It may have been the last request that the draining link, or the closing connection, waits for.
-        if links[index].draining != nil || isClosing { scheduleFlush() }
+        if links[index].draining != nil || lifecycle == .closing { scheduleFlush() }
         switch links[index].machine.cancel(id, at: place, isTimeout: isTimeout, now: loop.now) {
         case .none: return .none
         case .notSent(let waiter):

@@ -51,6 +51,21 @@ struct RoleConflictTests {
         _ = try flagged.validatingRoles(push: .field("flags", 1), goAway: .field("wait", 1))
     }
 
+    @Test func aWindowUpdateIsARequestWithTheSerialOfAnother() throws {
+        let layout = flagged.roles(window: 2, requests: 3...9)
+        let frames = try layout.serverSide().decoded(layout.encoded(Frame(.request, type: 2, serial: 9))).frames
+        #expect(frames.map(\.kind) == [.request] && frames.map(\.serial) == [9])
+        #expect(frames.allSatisfy { layout.isWindowUpdate($0) && layout.serverSide().isWindowUpdate($0) })
+        #expect(!layout.isWindowUpdate(Frame(.request, type: 3)) && !flagged.isWindowUpdate(Frame(.request)))
+        let unnumbered = FrameLayout {
+            Field.type(UInt8.self)
+            Field.length(UInt8.self, counting: .body)
+            Field.body
+        }
+        let mistake = mistake { try unnumbered.validatingRoles(window: 2) }
+        #expect(mistake == "role window: the layout has no serial field to say which request")
+    }
+
     @Test func aClosureCanTellAGoAwayAmidThePushes() throws {
         let layout = flagged.roles(push: 0x80..., retryAfter: .seconds(in: "wait")) {
             $0.type == 0x85 ? .goAway : $0.kind

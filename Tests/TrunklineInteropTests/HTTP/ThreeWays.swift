@@ -1,8 +1,8 @@
 import Foundation
 import Testing
 import Trunkline
-import TrunklineGateway
 import TrunklineFoundation
+import TrunklineGateway
 import TrunklineTesting
 
 #if canImport(FoundationNetworking)

@@ -44,44 +44,14 @@ public struct LengthPrefixedCodec: FrameCodec {
         }
     }
 
-    /// A place of a number within the body.
-    private struct Place: Sendable {
-        let offset: Int
-        let width: Int
-        let order: ByteOrder
-        /// Whether the number is the type, not the serial number.
-        let holdsType: Bool
-
-        var end: Int { offset + width }
-        var maximum: UInt64 { .max >> UInt64(64 - 8 * width) }
-
-        /// Stops the program unless it is within bodies of at most `most` bytes.
-        func check(within most: Int, _ file: StaticString, _ line: UInt) {
-            require(width <= 8, "LengthPrefixedCodec: a number has at most 8 bytes, not \(width)", file, line)
-            require(offset >= 0, "LengthPrefixedCodec: nothing is at offset \(offset)", file, line)
-            let place = "\(width) bytes at offset \(offset)"
-            let isWithin = width <= most && offset <= most - width
-            require(isWithin, "LengthPrefixedCodec: no body has \(place), the longest has \(most)", file, line)
-        }
-
-        /// The number that `body` has here.
-        func number(in body: Bytes) throws(FrameError) -> UInt64 {
-            guard let number = body.integer(at: offset, width: width, order: order) else { throw isMissing(in: body) }
-            return number
-        }
-
-        func isMissing(in body: Bytes) -> FrameError {
-            FrameError(.illegalLength, "\(body.count) bytes have no byte \(end - 1)")
-        }
-    }
-
     /// The largest whole frame in bytes, length included, both ways.
     public let maximumFrameSize: Int
     private let length: Length
-    private var serial: Place?
-    private var type: Place?
+    /// Where the serial number and the type are within the body.
+    private var serial: Slot?
+    private var type: Slot?
     /// Those that there are of both, in the order in which they are in the body.
-    private var places: [Place] = []
+    private var places: [(slot: Slot, holdsType: Bool)] = []
     private var serials: ClosedRange<SerialNumber> = 0...0
     private var reading = FrameReading()
 
@@ -152,8 +122,7 @@ public struct LengthPrefixedCodec: FrameCodec {
         line: UInt = #line
     ) -> LengthPrefixedCodec {
         var codec = self
-        let place = Place(offset: offset, width: MemoryLayout<Value>.size, order: order, holdsType: false)
-        place.check(within: largestBody, file, line)
+        let place = place(at: offset, width: MemoryLayout<Value>.size, order, file, line)
         guard let range = numbers.numbersOfRole, range != noNumbers, range.lowerBound <= place.maximum else {
             fatalError("LengthPrefixedCodec: no serial number fits \(type)", file: file, line: line)
         }
@@ -173,16 +142,26 @@ public struct LengthPrefixedCodec: FrameCodec {
         line: UInt = #line
     ) -> LengthPrefixedCodec {
         var codec = self
-        let place = Place(offset: offset, width: MemoryLayout<Value>.size, order: order, holdsType: true)
-        place.check(within: largestBody, file, line)
-        codec.type = place
+        codec.type = place(at: offset, width: MemoryLayout<Value>.size, order, file, line)
         codec.arrangePlaces(file, line)
         return codec
     }
 
+    /// A place within the body; stops the program unless it is within the longest.
+    private func place(at offset: Int, width: Int, _ order: ByteOrder, _ file: StaticString, _ line: UInt) -> Slot {
+        let most = largestBody
+        let place = "\(width) bytes at offset \(offset)"
+        let isWithin = width <= most && offset <= most - width
+        require(width <= 8, "LengthPrefixedCodec: a number has at most 8 bytes, not \(width)", file, line)
+        require(offset >= 0, "LengthPrefixedCodec: nothing is at offset \(offset)", file, line)
+        require(isWithin, "LengthPrefixedCodec: no body has \(place), the longest has \(most)", file, line)
+        return Slot(offset: offset, width: width, order: order, region: .header)
+    }
+
     private mutating func arrangePlaces(_ file: StaticString, _ line: UInt) {
-        places = [serial, type].compactMap { $0 }.sorted { $0.offset < $1.offset }
-        let isOverlapping = places.count == 2 && places[0].end > places[1].offset
+        places = [serial.map { ($0, false) }, type.map { ($0, true) }].compactMap { $0 }
+        places.sort { $0.slot.offset < $1.slot.offset }
+        let isOverlapping = places.count == 2 && places[0].slot.end > places[1].slot.offset
         require(!isOverlapping, "LengthPrefixedCodec: the serial number and the type are in the same place", file, line)
     }
 
@@ -264,10 +243,10 @@ public struct LengthPrefixedCodec: FrameCodec {
         if let kind = reading.heartbeatKind(of: body) { return Frame(kind, body: body) }
         var frame = Frame(.response, body: body)
         if let serial {
-            frame.serial = try serial.number(in: body)
+            frame.serial = try number(at: serial, in: body)
             if !serials.contains(frame.serial) { frame.kind = .push }
         }
-        if let type { frame.type = UInt32(truncatingIfNeeded: try type.number(in: body)) }
+        if let type { frame.type = UInt32(truncatingIfNeeded: try number(at: type, in: body)) }
         reading.apply(to: &frame)
         return frame
     }
@@ -277,6 +256,16 @@ public struct LengthPrefixedCodec: FrameCodec {
         let least = max(serial?.end ?? 0, type?.end ?? 0)
         guard let heartbeat = reading.heartbeat else { return least }
         return min(least, heartbeat.ping.count, heartbeat.pong.count)
+    }
+
+    private func number(at place: Slot, in body: Bytes) throws(FrameError) -> UInt64 {
+        let number = body.integer(at: place.offset, width: place.width, order: place.order)
+        guard let number else { throw lacking(place, in: body) }
+        return number
+    }
+
+    private func lacking(_ place: Slot, in body: Bytes) -> FrameError {
+        FrameError(.illegalLength, "\(body.count) bytes have no byte \(place.end - 1)")
     }
 
     // MARK: Bytes out
@@ -292,9 +281,9 @@ public struct LengthPrefixedCodec: FrameCodec {
         try appendLength(of: body, to: &output)
         if frame.kind == .ping || frame.kind == .pong { return output.append(body) }
         var start = 0
-        for place in places {
-            let value = place.holdsType ? UInt64(frame.type) : frame.serial
-            guard place.end <= body.count else { throw place.isMissing(in: body) }
+        for (place, holdsType) in places {
+            let value = holdsType ? UInt64(frame.type) : frame.serial
+            guard place.end <= body.count else { throw lacking(place, in: body) }
             guard value <= place.maximum else {
                 throw FrameError(.malformed, "the number \(value) does not fit in \(place.width) bytes")
             }

@@ -28,7 +28,6 @@ extension UnsafeRawBufferPointer {
     }
 
     /// The word at `index` with the top bit of the first byte set that equals those of `pattern`, and no bit below it.
-    @inline(__always)
     private func matches(_ pattern: UInt64, at index: Int) -> UInt64 {
         let word = unsafe UInt64(littleEndian: loadUnaligned(fromByteOffset: index, as: UInt64.self)) ^ pattern
         return (word &- ones) & ~word & (ones &<< 7)

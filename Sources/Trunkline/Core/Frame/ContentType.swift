@@ -22,16 +22,12 @@ public struct ContentType: RawRepresentable, Sendable, Hashable {
 }
 
 extension ContentType: CustomStringConvertible {
+    private static let names: [ContentType: String] = [
+        .bytes: "bytes", .json: "JSON", .protobuf: "protobuf", .http: "HTTP",
+    ]
+
     /// The name, or the number.
-    public var description: String {
-        switch self {
-        case .bytes: "bytes"
-        case .json: "JSON"
-        case .protobuf: "protobuf"
-        case .http: "HTTP"
-        default: "content type \(rawValue)"
-        }
-    }
+    public var description: String { Self.names[self] ?? "content type \(rawValue)" }
 }
 
 extension Frame {

@@ -264,7 +264,7 @@ public struct ReceiveBuffer: Sendable {
     /// the end of a batch, so that a quiet link keeps no more than it needs.
     package mutating func giveBack(to memory: inout [UInt8]) {
         if isEmpty && isShared {
-            self = ReceiveBuffer(readSize: readSize)
+            (storage, lower, upper, floor, awaited, isShared) = ([], 0, 0, 0, 0, false)
         } else if !isShared, count <= Self.smallLeftOver, storage.count > Self.smallLeftOver {
             let left = isEmpty ? [] : Array(storage[lower..<upper])
             if storage.count > memory.count { memory = exchange(&storage, with: []) }
@@ -272,6 +272,4 @@ public struct ReceiveBuffer: Sendable {
             (lower, upper, floor) = (0, left.count, 0)
         }
     }
-
-    private init(readSize: Int) { self.readSize = readSize }
 }

@@ -80,14 +80,12 @@ private struct Sums {
     }
 
     /// The sum of four lanes of 16 bits.
-    @inline(__always)
     private func total(_ lanes: UInt64) -> UInt64 {
         let pairs = (lanes & 0x0000_ffff_0000_ffff) &+ (lanes >> 16 & 0x0000_ffff_0000_ffff)
         return (pairs & 0xffff_ffff) &+ pairs >> 32
     }
 
     /// The lanes' sum, the lowest counted 0 times and the highest three times.
-    @inline(__always)
     private func weighted(_ lanes: UInt64) -> UInt64 {
         (lanes >> 16 & 0xffff) &+ 2 &* (lanes >> 32 & 0xffff) &+ 3 &* (lanes >> 48)
     }

@@ -43,9 +43,11 @@ public struct Checksum: Sendable {
     /// The checksum of `bytes` as it is sent, a number in big-endian order; `nil` when this system cannot compute it.
     public func bytes(of bytes: Bytes) -> [UInt8]? {
         switch algorithm {
-        case .integer(let compute): bigEndian(bytes.withSpans(compute), width: width)
-        case .bytes(let compute): bytes.withSpans(compute)
-        case .unavailable: nil
+        case .integer(let compute):
+            let value = bytes.withSpans(compute)
+            return (0..<width).reversed().map { UInt8(truncatingIfNeeded: value >> (8 * $0)) }
+        case .bytes(let compute): return bytes.withSpans(compute)
+        case .unavailable: return nil
         }
     }
 
@@ -76,11 +78,6 @@ public struct Checksum: Sendable {
     public init(_ name: String, width: Int, _ compute: @escaping @Sendable (_ bytes: Bytes) -> [UInt8]) {
         self.init(name, width: width, .bytes { compute(Bytes(joining: $0, $1)) })
     }
-}
-
-/// The low `width` bytes of `value`, the most significant first.
-func bigEndian(_ value: some BinaryInteger, width: Int) -> [UInt8] {
-    (0..<width).reversed().map { UInt8(truncatingIfNeeded: value >> (8 * $0)) }
 }
 
 extension Bytes {

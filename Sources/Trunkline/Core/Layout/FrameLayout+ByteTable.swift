@@ -65,29 +65,9 @@ extension LayoutShape {
     private func cell(_ name: String) -> String {
         String(name.escaped().flatMap { $0 == "|" ? "\\|" : String($0) })
     }
-}
 
-extension Field {
-    /// Whether its bytes come in another order than in most protocols.
-    var isLittleEndianNumber: Bool {
-        guard order == .littleEndian else { return false }
-        return switch content {
-        case .length(_, isVarint: true): true
-        case .checksum(let checksum, _): checksum.isNumber && width > 1
-        default: width > 1
-        }
-    }
-}
+    // MARK: Rows
 
-/// Two digits for each of `bytes`, as in `ca fe`, of the first sixteen.
-private func hexadecimalBytes(_ bytes: [UInt8]) -> String {
-    let digits = bytes.prefix(16).map(twoDigits)
-    return digits.joined(separator: " ") + (bytes.count > 16 ? " …" : "")
-}
-
-// MARK: - Rows
-
-extension LayoutShape {
     /// A number of bytes that may depend on the frame: `12 + n`, with n bytes of body and v of a varint.
     struct Extent {
         var fixed = 0
@@ -142,4 +122,22 @@ extension LayoutShape {
         case .trailer: Extent(fixed: header.count + slot.offset) + moved + Extent(symbols: ["n"])
         }
     }
+}
+
+extension Field {
+    /// Whether its bytes come in another order than in most protocols.
+    var isLittleEndianNumber: Bool {
+        guard order == .littleEndian else { return false }
+        return switch content {
+        case .length(_, isVarint: true): true
+        case .checksum(let checksum, _): checksum.isNumber && width > 1
+        default: width > 1
+        }
+    }
+}
+
+/// Two digits for each of `bytes`, as in `ca fe`, of the first sixteen.
+private func hexadecimalBytes(_ bytes: [UInt8]) -> String {
+    let digits = bytes.prefix(16).map(twoDigits)
+    return digits.joined(separator: " ") + (bytes.count > 16 ? " …" : "")
 }

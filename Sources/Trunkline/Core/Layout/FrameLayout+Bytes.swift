@@ -157,7 +157,6 @@ extension FrameLayout {
         throw FrameError(.unknownType, "the layout cannot say that a frame is a \(frame.kind): it has no such role")
     }
 
-    @inline(never)
     private func misuse(of type: UInt32, by role: String) -> FrameError {
         FrameError(.unknownType, "in this layout, type \(hexadecimal(type)) is \(role)")
     }
@@ -180,17 +179,15 @@ extension FrameLayout {
                 if field.name == ContentType.fieldName { continue }
                 throw FrameError(.malformed, "the layout has no field \"\(field.name)\"")
             }
-            switch field.value {
-            case .number where item.isBytes:
-                throw FrameError(.malformed, "the field \"\(field.name)\" holds bytes, not a number")
-            case .bytes where !item.isBytes:
-                throw FrameError(.malformed, "the field \"\(field.name)\" holds a number, not bytes")
-            case .bytes(let bytes) where bytes.count != item.slot.width:
-                let message = "the field \"\(field.name)\" has \(item.slot.width) bytes, not \(bytes.count)"
-                throw FrameError(.malformed, message)
-            case .number, .bytes:
-                break
-            }
+            let mistake: String? =
+                switch field.value {
+                case .number: item.isBytes ? "holds bytes, not a number" : nil
+                case .bytes where !item.isBytes: "holds a number, not bytes"
+                case .bytes(let run) where run.count != item.slot.width:
+                    "has \(item.slot.width) bytes, not \(run.count)"
+                case .bytes: nil
+                }
+            if let mistake { throw FrameError(.malformed, "the field \"\(field.name)\" \(mistake)") }
         }
     }
 

@@ -68,24 +68,18 @@ extension FrameLayout {
         if type == roles.ping { return isAnswer ? .pong : .ping }
         if type == roles.pong { return .pong }
         if type == roles.cancel, !isAnswer { return .cancel }
-        if isServerSide { return isHeartbeat(frame, type) ? .ping : kind }
+        let mayBeHeartbeat = inbound.shape.serial != nil && roles.isReserved(frame.serial)
+        if isServerSide {
+            guard mayBeHeartbeat, let heartbeat = declared.heartbeat, type == heartbeat.type else { return kind }
+            return frame.body == heartbeat.body ? .ping : kind
+        }
         if !isAnswer || !roles.tellsPushes {
             if let goAway = declared.goAway, goAway.matches(frame, typeBits: roles.typeBits) { return .goAway }
             if let push = declared.push, push.matches(frame, typeBits: roles.typeBits) { return .push }
         }
-        if kind == .response, declared.heartbeat != nil, inbound.shape.serial != nil, roles.isReserved(frame.serial) {
-            return .pong
-        }
+        if kind == .response, mayBeHeartbeat, declared.heartbeat != nil { return .pong }
         if kind == .response, let part = declared.part, part.matches(frame, typeBits: roles.typeBits) { return .part }
         return kind
-    }
-
-    /// Whether the server has received the request that serves as a ping.
-    private func isHeartbeat(_ frame: borrowing Frame, _ type: UInt32) -> Bool {
-        guard let heartbeat = declared.heartbeat, inbound.shape.serial != nil, roles.isReserved(frame.serial) else {
-            return false
-        }
-        return type == heartbeat.type && frame.body == heartbeat.body
     }
 
     /// `frame` with the type and the marks of its kind, to be sent.
@@ -105,8 +99,10 @@ extension FrameLayout {
             try mark(&frame, declared.part, as: .part, amongst: [.response])
         }
         try check(frame)
-        if frame.kind == .response, let failure = declared.failure, isServerSide || frame.isErrorResponse,
-            !isToldByStatus(frame)
+        // Where the status says so, it needs no mark, which could take the place of a type or a number of its own.
+        let statusFails = outbound.shape.status != nil && !roles.success.contains(frame.status)
+        if frame.kind == .response, let failure = declared.failure,
+            frame.isErrorResponse ? !statusFails : isServerSide
         {
             let failureCode = frame.isErrorResponse ? declared.failureCode : nil
             if let failureCode { try failureCode.write(to: &frame) }
@@ -121,12 +117,6 @@ extension FrameLayout {
             try response.mark(&frame, isAnswer, as: "a response", typeBits: roles.typeBits, in: outbound.shape)
         }
         return frame
-    }
-
-    /// Whether the status of `frame` says that it is an error response: then it needs no mark, which could take the
-    /// place of a type or a number of its own.
-    private func isToldByStatus(_ frame: borrowing Frame) -> Bool {
-        frame.isErrorResponse && outbound.shape.status != nil && !roles.success.contains(frame.status)
     }
 
     private func mark(

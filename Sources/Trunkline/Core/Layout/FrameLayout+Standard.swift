@@ -71,21 +71,14 @@ extension FrameCodec where Self == FrameLayout {
 private let checkedLayout = layout(with: .adler32, over: .body)
 
 private func layout(with checksum: Checksum, over scope: Checksum.Scope) -> FrameLayout {
-    FrameLayout {
-        Field.type(UInt32.self)
-        Field.serial(UInt32.self)
-        Field.length(UInt32.self, counting: .body)
-        Field.body
-        Field.checksum(checksum, over: scope)
-        Field.type(UInt32.self)
+    func fields(_ status: [Field]) -> [Field] {
+        [.type(UInt32.self), .serial(UInt32.self)] + status
+            + [.length(UInt32.self, counting: .body), .body, .checksum(checksum, over: scope), .type(UInt32.self)]
+    }
+    return FrameLayout {
+        fields([])
     } response: {
-        Field.type(UInt32.self)
-        Field.serial(UInt32.self)
-        Field.status(UInt32.self)
-        Field.length(UInt32.self, counting: .body)
-        Field.body
-        Field.checksum(checksum, over: scope)
-        Field.type(UInt32.self)
+        fields([.status(UInt32.self)])
     }
     .roles(ping: 0, push: 1, cancel: 2, success: 200, requests: 3..., serials: 50...)
 }

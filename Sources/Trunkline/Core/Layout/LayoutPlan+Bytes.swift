@@ -25,7 +25,7 @@ extension LayoutPlan {
             try checkConstants(shape.headerConstants, of: shape.header, in: bytes, at: 0)
             try checkRepetitions(inTrailer: false, in: bytes, parts)
         } else {
-            try checkPresent(shape.headerConstants, in: bytes)
+            try checkPresent(shape.headerConstants, bytes)
             guard shape.length.offset + shape.length.width <= bytes.byteCount else { return nil }
         }
         parts.trailer = parts.body &+ (try bodySize(in: bytes))
@@ -44,7 +44,7 @@ extension LayoutPlan {
     @inline(never)
     private func variableParts(of bytes: borrowing RawSpan, _ order: ByteOrder) throws(FrameError) -> FrameParts? {
         let offset = shape.length.offset
-        try checkPresent(shape.headerConstants.filter { $0.upperBound <= offset }, in: bytes)
+        try checkPresent(shape.headerConstants.filter { $0.upperBound <= offset }, bytes)
         let (value, width): (UInt64, Int)
         switch bytes.varint(at: offset, order, upTo: limits.lengths.upperBound) {
         case .whole(let number, let count): (value, width) = (number, count)
@@ -58,7 +58,7 @@ extension LayoutPlan {
         guard limits.bodySizes.contains(body), body + shape.overhead + extra <= limits.frameSize else {
             throw body < 0 ? limits.illegalLength(value, shape.lengthOfEmpty) : limits.illegalBody(body)
         }
-        try checkPresent(shape.headerConstants.filter { $0.lowerBound > offset }, in: bytes, extra: extra)
+        try checkPresent(shape.headerConstants.filter { $0.lowerBound > offset }, bytes, extra: extra)
         let size = shape.header.count + extra
         let parts = FrameParts(extra: extra, body: size, trailer: size + body)
         if bytes.byteCount >= size { try checkRepetitions(inTrailer: false, in: bytes, parts) }
@@ -66,11 +66,7 @@ extension LayoutPlan {
     }
 
     /// Checks what is there of `ranges` of the header, `extra` bytes further on than in its template.
-    private func checkPresent(
-        _ ranges: [Range<Int>],
-        in bytes: borrowing RawSpan,
-        extra: Int = 0
-    ) throws(FrameError) {
+    private func checkPresent(_ ranges: [Range<Int>], _ bytes: borrowing RawSpan, extra: Int = 0) throws(FrameError) {
         let present = 0..<max(0, bytes.byteCount - extra)
         try checkConstants(ranges.map { $0.clamped(to: present) }, of: shape.header, in: bytes, at: extra)
     }
@@ -174,7 +170,9 @@ extension LayoutPlan {
         at parts: FrameParts,
         into bytes: inout MutableRawSpan
     ) throws(FrameError) {
-        if let type = shape.type { try write(UInt64(number), in: type, "type", orThrow: .unknownType, parts, into: &bytes) }
+        if let type = shape.type {
+            try write(UInt64(number), in: type, "type", orThrow: .unknownType, parts, into: &bytes)
+        }
         if let serial = shape.serial { try write(frame.serial, in: serial, "serial", parts, into: &bytes) }
         if let status = shape.status { try write(UInt64(frame.status), in: status, "status", parts, into: &bytes) }
         if shape.varint == nil {

@@ -158,12 +158,7 @@ extension Role {
         }
     }
 
-    var name: String {
-        switch place {
-        case .type: "the type"
-        case .field(let name): "\(name)"
-        }
-    }
+    var name: String { if case .field(let name) = place { name } else { "the type" } }
 
     private func number(in frame: borrowing Frame, without typeBits: UInt32 = 0) -> UInt64? {
         switch place {

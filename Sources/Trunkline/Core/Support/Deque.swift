@@ -79,10 +79,8 @@ package struct Deque<Element> {
     mutating func grow() { resize(to: max(8, slots.count * 2)) }
 
     mutating func resize(to size: Int) {
-        var other: [Element?] = []
-        other.reserveCapacity(size)
-        for index in 0..<filled { other.append(slots[slot(index)].take()) }
-        for _ in filled..<size { other.append(nil) }
+        var other = [Element?](repeating: nil, count: size)
+        for index in 0..<filled { other[index] = slots[slot(index)].take() }
         slots = other
         head = 0
     }
