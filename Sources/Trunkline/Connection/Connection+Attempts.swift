@@ -93,7 +93,7 @@ extension Connection {
     func attemptFailed(_ id: UInt64, _ error: any Error, isPermanent: Bool? = nil) {
         guard case .connecting(let attempt) = machine.state, attempt.id == id else { return }
         let phase: DisconnectReport.Phase =
-            current != nil ? .handshaking : self.attempt?.phase.map(DisconnectReport.Phase.init) ?? .connecting
+            current != nil ? .handshaking : self.attempt?.phase ?? .connecting
         endHandshake(ClientError(.connectionLost, .notSent, "the link ended during the handshake", cause: error))
         endAttempt()
         dropCurrent()

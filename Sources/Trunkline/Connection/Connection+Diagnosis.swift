@@ -85,7 +85,7 @@ extension Connection {
                 bytesUnsent: links[current].machine.outbound.unwrittenCount
             )
         } else if let attempt {
-            let phase = attempt.phase.map(DisconnectReport.Phase.init) ?? .connecting
+            let phase = attempt.phase ?? .connecting
             let server = (attempt.attempt.endpoint, attempt.attempt.id, attempt.attempt.number)
             report(phase, .closedLocally, nil, server)
         }

@@ -58,12 +58,7 @@ extension ReconnectMachine.Policy {
         stableAfter = reconnecting.stableAfter
         keepsLinkWarm = reconnecting.keepsLinkWarm
         retriesPermanentCauses = reconnecting.retriesPermanentCauses
-        order =
-            switch failover.order {
-            case .ordered: .ordered
-            case .shuffled: .shuffled
-            case .weighted: .weighted
-            }
+        order = failover.order
         halfLife = failover.halfLife
         returnsToPreferredAfter = failover.returnsToPreferredAfter
     }

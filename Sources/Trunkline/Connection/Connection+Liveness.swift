@@ -17,13 +17,7 @@ extension Connection {
         policy.speakAfter = options.liveness.speakAfter
         policy.minimumRate = options.liveness.minimumRate
         policy.maximumTimeouts = options.liveness.maximumStalls
-        policy.mode =
-            switch options.liveness.heartbeat {
-            case _ where codec.ping(number: 0) == nil: .none
-            case .none: .none
-            case .oneWay: .oneWay
-            case .pingPong: .pingPong
-            }
+        policy.mode = codec.ping(number: 0) == nil ? .none : options.liveness.heartbeat
         links[index].machine.becomeReady(policy, at: loop.now)
         // The handshake may have left the beginning of a frame.
         if !links[index].received.isEmpty { received(0, hasFrames: false, index) }

@@ -110,7 +110,7 @@ extension Connection {
         schedule { $0.attemptFailed(attempt.id, error) }
     }
 
-    func enter(_ phase: ConnectingPhase) {
+    func enter(_ phase: DisconnectReport.Phase) {
         guard phase != attempt?.phase else { return }
         attempt?.phase = phase
         publishState()
@@ -119,9 +119,7 @@ extension Connection {
     var socketOptions: SocketOptions {
         var socketOptions = SocketOptions()
         socketOptions.noDelay = options.connecting.noDelay
-        socketOptions.keepAlive = options.connecting.keepAlive.map {
-            SocketOptions.KeepAlive(idle: $0.idle, interval: $0.interval, count: $0.count)
-        }
+        socketOptions.keepAlive = options.connecting.keepAlive
         socketOptions.userTimeout = options.connecting.userTimeout
         socketOptions.sourceAddress = options.connecting.sourceAddress.flatMap { literalAddress($0, port: 0) }
         return socketOptions

@@ -172,7 +172,7 @@ public actor Connection {
             return switch self.attempt?.phase {
             case .resolving: .resolving(attempt.endpoint, attempt: attempt.number)
             case .securing: .securing(attempt.endpoint, attempt: attempt.number)
-            case .connecting, nil: .connecting(attempt.endpoint, attempt: attempt.number)
+            default: .connecting(attempt.endpoint, attempt: attempt.number)
             }
         case .ready(let session):
             guard let current else { return .idle }

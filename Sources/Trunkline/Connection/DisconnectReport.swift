@@ -66,17 +66,6 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     }
 }
 
-extension DisconnectReport.Phase {
-    init(_ phase: ConnectingPhase) {
-        self =
-            switch phase {
-            case .resolving: .resolving
-            case .connecting: .connecting
-            case .securing: .securing
-            }
-    }
-}
-
 extension TransportError {
     /// Who ends a link in this way, where TLS knows more than that it was TLS.
     var party: DisconnectReport.Party? {

@@ -1,20 +1,10 @@
-/// How far an attempt to connect has come.
-enum ConnectingPhase: Hashable, Sendable {
-    /// The name is being looked up; no socket is open.
-    case resolving
-    /// At least one address is being connected to.
-    case connecting
-    /// At least one socket is connected, and TLS is being agreed on.
-    case securing
-}
-
 /// An attempt to connect that has no link yet.
 struct Attempt {
     let attempt: ReconnectMachine.Attempt
     /// The end of its time, its handshake included.
     let deadline: Instant
-    /// How far it has come; `nil` before anything is open.
-    var phase: ConnectingPhase?
+    /// How far it has come: resolving, connecting or securing; `nil` before anything is open.
+    var phase: DisconnectReport.Phase?
     /// Reads what TLS needs.
     var preparing: Task<Void, Never>?
     /// Its sockets.

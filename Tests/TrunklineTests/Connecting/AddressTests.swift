@@ -383,5 +383,5 @@ import TrunklineTesting
 
 extension Connection {
     /// How far the attempt under way has come.
-    fileprivate var phase: ConnectingPhase? { attempt?.phase }
+    fileprivate var phase: DisconnectReport.Phase? { attempt?.phase }
 }

@@ -4,10 +4,7 @@
 /// these the one that worked last (a client stays where it works), then in order. An endpoint that failed is tried
 /// after the others; none is excluded for good.
 package struct EndpointRing: Sendable {
-    /// The order in which endpoints are tried. See `ClientOptions.Failover.Order`.
-    package enum Order: Sendable {
-        case ordered, shuffled, weighted
-    }
+    package typealias Order = ClientOptions.Failover.Order
 
     struct Entry: Sendable {
         var endpoint: Endpoint

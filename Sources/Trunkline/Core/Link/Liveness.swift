@@ -17,17 +17,10 @@
 ///
 /// Without ping-pong nothing can be asked: a frame that is stuck for `deadline` is enough.
 package struct Liveness: Sendable {
-    /// What is sent on a link that is quiet.
-    package enum Mode: Sendable {
-        /// Nothing, and nothing is expected.
-        case none
-        /// A ping after every interval in which we wrote nothing: it is the server that wants to hear from us, so what it
-        /// says does not matter, and no answer is expected.
-        case oneWay
-        /// A ping after every interval without progress, and with `speakAfter` also when nothing went out for so long. It
-        /// has to be followed by progress.
-        case pingPong
-    }
+    /// What is sent on a link that is quiet. With `.oneWay` it is the server that wants to hear from us, so what it says does
+    /// not matter. With `.pingPong` a ping has to be followed by progress, and with `speakAfter` one is also sent when nothing
+    /// went out for so long.
+    package typealias Mode = ClientOptions.Liveness.Heartbeat
 
     package struct Policy: Sendable {
         package var mode = Mode.pingPong
