@@ -4,6 +4,7 @@ private let ones: UInt64 = 0x0101_0101_0101_0101
 /// Finding bytes in memory, eight at a time.
 extension UnsafeRawBufferPointer {
     /// The offset of the first `byte` in `start..<end`, which must be within the memory.
+    @inline(never)
     func firstOffset(of byte: UInt8, from start: Int, to end: Int) -> Int? {
         let pattern = UInt64(byte) &* ones
         var index = start
@@ -28,6 +29,7 @@ extension UnsafeRawBufferPointer {
     }
 
     /// The word at `index` with the top bit of the first byte set that equals those of `pattern`, and no bit below it.
+    @inline(__always)
     private func matches(_ pattern: UInt64, at index: Int) -> UInt64 {
         let word = unsafe UInt64(littleEndian: loadUnaligned(fromByteOffset: index, as: UInt64.self)) ^ pattern
         return (word &- ones) & ~word & (ones &<< 7)

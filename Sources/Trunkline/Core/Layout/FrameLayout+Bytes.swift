@@ -9,11 +9,12 @@ extension FrameLayout {
     /// body that `requiringBody(inResponsesTo:)` asks for with `missingBody`: they end where their length says.
     public func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
         let plan = inbound
-        guard let (parts, header, number) = try plan.read(input) else { return nil }
-        guard var frame = header else {
+        guard let (parts, isComplete) = try plan.check(input) else { return nil }
+        guard isComplete else {
             input.await(parts.trailer + plan.shape.trailer.count)
             return nil
         }
+        var (frame, number) = plan.header(of: input, parts)
         input.skip(parts.body)
         guard let body = input.readBytes(parts.trailer &- parts.body) else { return nil }
         input.skip(plan.shape.trailer.count)
@@ -157,6 +158,7 @@ extension FrameLayout {
         throw FrameError(.unknownType, "the layout cannot say that a frame is a \(frame.kind): it has no such role")
     }
 
+    @inline(never)
     private func misuse(of type: UInt32, by role: String) -> FrameError {
         FrameError(.unknownType, "in this layout, type \(hexadecimal(type)) is \(role)")
     }
@@ -200,7 +202,7 @@ extension FrameLayout {
         // Where a response is known to be one, requests may have the types of pushes.
         if roles.tellsPushes { return nil }
         if let push = roles.push, push.contains(type) { return "a push" }
-        guard let goAway = declared.goAway?.types, goAway.contains(UInt64(type)) else { return nil }
+        guard roles.hasMarks, let goAway = declared.goAway?.types, goAway.contains(UInt64(type)) else { return nil }
         // What is a goAway from the server may be our own farewell.
         return type == roles.closing ? nil : "a goAway"
     }

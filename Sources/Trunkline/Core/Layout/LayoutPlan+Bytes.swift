@@ -1,17 +1,12 @@
 extension LayoutPlan {
-    /// Checks all that is there of the frame in `input`.
-    ///
-    /// Returns where its parts are, once its length is there, and once it is complete the frame but for its body, with the
-    /// number in its kind field.
+    /// Checks all that is there of the frame in `input`; returns where its parts are, once its length is there.
     @inline(__always)
-    func read(
-        _ input: borrowing ReceiveBuffer
-    ) throws(FrameError) -> (parts: FrameParts, frame: Frame?, kind: UInt64)? {
+    func check(_ input: borrowing ReceiveBuffer) throws(FrameError) -> (parts: FrameParts, isComplete: Bool)? {
         let bytes = unsafe input.storage.span.bytes.extracting(input.lower..<input.upper)
         guard let parts = try parts(of: bytes) else { return nil }
-        guard bytes.byteCount >= parts.trailer &+ shape.trailer.count else { return (parts, nil, 0) }
-        if hasLateChecks { try checkEnd(of: bytes, parts) }
-        return (parts, numbers(in: bytes, parts), shape.kind?.slot.load(bytes, parts) ?? 0)
+        let isComplete = bytes.byteCount >= parts.trailer &+ shape.trailer.count
+        if isComplete, hasLateChecks { try checkEnd(of: bytes, parts) }
+        return (parts, isComplete)
     }
 
     // MARK: Before the body is awaited
@@ -117,25 +112,28 @@ extension LayoutPlan {
         try checkRepetitions(inTrailer: true, in: bytes, parts)
     }
 
-    /// A frame with every number that a complete one holds.
+    /// The complete frame in `input`, but for its body, and the number in its kind field.
     @inline(__always)
-    private func numbers(in bytes: borrowing RawSpan, _ parts: FrameParts) -> Frame {
+    func header(of input: borrowing ReceiveBuffer, _ parts: FrameParts) -> (frame: Frame, kind: UInt64) {
+        let bytes = unsafe input.storage.span.bytes.extracting(input.lower..<input.upper)
         var frame = Frame(.response)
         if let type = shape.type { frame.type = UInt32(truncatingIfNeeded: type.load(bytes, parts)) }
         if let serial = shape.serial { frame.serial = serial.load(bytes, parts) }
         if let status = shape.status { frame.status = UInt32(truncatingIfNeeded: status.load(bytes, parts)) }
         if !shape.named.isEmpty { frame.fields = fields(in: bytes, parts) }
-        return frame
+        return (frame, shape.kind?.slot.load(bytes, parts) ?? 0)
     }
 
     private func fields(in bytes: borrowing RawSpan, _ parts: FrameParts) -> [Frame.NamedField] {
         var fields: [Frame.NamedField] = []
         fields.reserveCapacity(shape.named.count)
         for item in shape.named {
-            let value: Frame.NamedField.Value =
-                item.isBytes
-                ? .bytes(Bytes(item.slot.loadBytes(bytes, parts))) : .number(item.slot.load(bytes, parts))
-            fields.append(Frame.NamedField(name: item.name, value: value))
+            if item.isBytes {
+                let run = Bytes(item.slot.loadBytes(bytes, parts))
+                fields.append(Frame.NamedField(name: item.name, value: .bytes(run)))
+            } else {
+                fields.append(Frame.NamedField(name: item.name, value: .number(item.slot.load(bytes, parts))))
+            }
         }
         return fields
     }

@@ -51,6 +51,7 @@ final class LayoutPlan: Sendable {
         }
 
         /// What is wrong with a length field that holds `value`, in a layout where that of a frame without body is `empty`.
+        @inline(never)
         func illegalLength(_ value: UInt64, _ empty: Int) -> FrameError {
             if bodySizes.lowerBound > 0, empty >= 0, value == UInt64(empty) { return illegalBody(0) }
             let (lowest, highest) = (lengths.lowerBound, lengths.upperBound)
@@ -58,6 +59,7 @@ final class LayoutPlan: Sendable {
             return FrameError(.illegalLength, "the length is \(value), not within \(lowest)–\(highest); \(reason)")
         }
 
+        @inline(never)
         func illegalBody(_ size: Int) -> FrameError {
             let (lowest, highest) = (bodySizes.lowerBound, bodySizes.upperBound)
             let code: FrameError.Code = size == 0 && lowest > 0 ? .missingBody : .illegalLength
