@@ -17,16 +17,16 @@ extension Client: @preconcurrency ConnectionOwner {
 
     @inline(__always)
     private func perform(_ event: consuming ConnectionEvent) {
-        switch event {
+        switch consume event {
         case .answered(let id, let waiter, let frame):
             if parts.hasTargets { return answered(id, waiter, frame) }
             guard queue.forget(id) else { return counters.lateResponses += 1 }
             counters.responses += 1
-            waiter.resume(Outcome(of: frame))
+            waiter.resume(Outcome(of: consume frame))
         case .push(let frame):
             counters.pushes += 1
             if channels.offer(frame, speaking: codec) { updateReading() }
-        default: performRare(event)
+        case let rare: performRare(rare)
         }
     }
 

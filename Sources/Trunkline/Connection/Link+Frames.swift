@@ -34,14 +34,15 @@ extension Link {
     ) -> Int {
         var count = 0
         while count < most, !queue.isEmpty, isBelowWatermark(rules), !machine.isHeld,
-            let expectsResponse = queue.firstExpectsResponse(), !expectsResponse || !machine.requests.isExhausted,
-            let request = queue.popFirst()
+            let expectsResponse = queue.firstExpectsResponse(), !expectsResponse || !machine.requests.isExhausted
         {
+            guard let request = queue.popFirst() else { break }
             let id = request.id
             let admitted = request.waiter.wantsAdmission ? request.waiter : nil
             let holdsOthers =
                 rules.isInOrder && expectsResponse && !rules.codec.mayPipeline(behind: request.frame)
-            let place = machine.send(request, reportsWritten: admitted?.handle != nil, holdsOthers: holdsOthers)
+            let reportsWritten = admitted?.handle != nil
+            let place = machine.send(consume request, reportsWritten: reportsWritten, holdsOthers: holdsOthers)
             guard let place else { break }  // never: a number was free, and messages need none
             queue.went(id, to: place, on: session)
             count += 1
@@ -96,13 +97,18 @@ extension Link {
             switch frame.kind {
             case .response:
                 if rules.checksResponses, failMismatch(frame, &taken) { continue }
-                if frame.endsLink { (taken.farewell, taken.isLast) = (taken.farewell ?? frame, true) }
+                if frame.endsLink {
+                    taken.isLast = true
+                    if taken.farewell == nil { taken.farewell = frame }
+                }
                 answer(frame, &taken)
-            case .part: if !(rules.checksResponses && failMismatch(frame, &taken)) { takePart(frame, &taken) }
+            case .part:
+                if rules.checksResponses, failMismatch(frame, &taken) { continue }
+                takePart(frame, &taken)
             case .push:
-                var frame = frame
-                frame.session = session
-                taken.events.append(.push(frame))
+                var push = frame
+                push.session = session
+                taken.events.append(.push(push))
             // A draining link is not judged: its answers to our pings say nothing.
             case .pong where draining != nil: break
             case .ping, .pong: if takeHeartbeat(frame, rules, at: now).hasToWrite { taken.hasToWrite = true }

@@ -208,7 +208,8 @@ extension RequestQueue where Waiter == String {
         #expect(queue.refusal(for: 1) != nil)
         #expect(queue.remove(1) != nil)
         #expect(queue.refusal(for: 1) == nil)
-        #expect(Queue(maximumWaiting: -1, maximumBytes: 1).refusal(for: 1) == "0 requests are waiting already")
+        var none = Queue(maximumWaiting: -1, maximumBytes: 1)
+        #expect(none.refusal(for: 1) == "0 requests are waiting already")
     }
 
     @Test func onlySoManyBytesMayWaitButOneRequestAlways() {

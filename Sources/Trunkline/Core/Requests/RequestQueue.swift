@@ -71,7 +71,9 @@ package struct RequestQueue<Waiter> {
     private static var waitingCost: Int { 512 }
 
     /// Why a request whose frame costs `cost` bytes may not wait; `nil` when it may.
-    package func refusal(for cost: Int) -> String? {
+    ///
+    /// Mutating, although nothing changes: for any other method the compiler copies the queue, which is asked for every request.
+    package mutating func refusal(for cost: Int) -> String? {
         let count = waitingCount + resting.count
         guard count < maximumWaiting else { return "\(count) requests are waiting already" }
         let bytes = waitingBytes + count * Self.waitingCost
