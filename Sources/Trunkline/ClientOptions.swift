@@ -37,23 +37,7 @@ extension ClientOptions {
     /// turns; an attempt that takes long goes on while the next one starts; the first that succeeds wins.
     public struct Connecting: Sendable {
         /// How the kernel probes a server that is quiet. With a heartbeat (`ClientOptions.Liveness`) it is the second line.
-        public struct KeepAlive: Sendable, Hashable {
-            /// From the last byte to the first probe (TCP_KEEPIDLE; on Darwin TCP_KEEPALIVE), in whole seconds, held within
-            /// 1 and 32,767. Default 60 s, below what NAT gateways and load balancers forget quiet connections after; the
-            /// system's own two hours are above it.
-            public var idle: Duration
-            /// From probe to probe (TCP_KEEPINTVL), in whole seconds, held within 1 and 32,767. Default 10 s.
-            public var interval: Duration
-            /// After how many unanswered probes the link is lost (TCP_KEEPCNT), held within 1 and 127. Default 3.
-            public var count: Int
-
-            /// First after `idle`, then every `interval`, `count` times.
-            public init(idle: Duration = .seconds(60), interval: Duration = .seconds(10), count: Int = 3) {
-                self.idle = idle
-                self.interval = interval
-                self.count = count
-            }
-        }
+        public typealias KeepAlive = KeepAliveOptions
 
         /// From the start of an attempt at an endpoint until its link is ready, or begins to restore subscriptions, which
         /// has a bound of its own (`handshake.timeout`). Name resolution and all addresses share it. Default 3 s.
@@ -152,8 +136,8 @@ extension ClientOptions {
         /// and ended in order with nothing in flight, makes the policy start anew however short it was. Only a server that
         /// accepts and closes without any work is paced.
         public var stableAfter: Duration = .seconds(10)
-        /// Whether a link that the server closed in order is replaced although no request waits and nothing is
-        /// subscribed. Default false: the client goes to `idle`, and the next request connects.
+        /// Whether a link that the server closed in order is replaced although no request waits and there is
+        /// neither a subscription nor a stream of pushes. Default false: the client goes to `idle`, and the next request connects.
         ///
         /// Set it where the next request must not pay for connecting. A link that was lost in any other way is replaced
         /// in any case.
@@ -216,14 +200,7 @@ extension ClientOptions {
         }
 
         /// The order in which endpoints are tried.
-        public enum Order: Sendable, Hashable {
-            /// As given: the first is preferred.
-            case ordered
-            /// In an order of each client's own, drawn once.
-            case shuffled
-            /// Drawn once, the heavier (`Endpoint.weight`) the likelier to come early.
-            case weighted
-        }
+        public typealias Order = EndpointOrder
 
         /// The order in which endpoints are tried. Default `.ordered`.
         public var order = Order.ordered
@@ -235,7 +212,7 @@ extension ClientOptions {
         /// keeps the answers do not count. A server that answers nothing at all is left sooner, and by clients that ask little:
         /// see `liveness.maximumStalls`.
         public var errorRate: ErrorRate? = ErrorRate()
-        /// How long a link that is left (a switch, `goAway`) may see its requests off. Those that are still under way then
+        /// How long a draining link (after a switch or a `goAway`) may take to finish its requests. Those that are still under way then
         /// are lost, fate `unknown`: longer than the longest timeout of a request. Default 120 s.
         public var drainTimeout: Duration = .seconds(120)
         /// How long to stay away from a preferred endpoint before it is returned to, with the old link drained; `nil`,
@@ -265,16 +242,7 @@ extension ClientOptions {
     /// failure of its endpoint: the next attempt goes to another one, if there is one.
     public struct Liveness: Sendable {
         /// What is sent on a link that is quiet.
-        public enum Heartbeat: Sendable, Hashable {
-            /// Nothing.
-            case none
-            /// A ping after every interval in which we wrote nothing, and no answer is expected: for servers that want to
-            /// hear from us.
-            case oneWay
-            /// A ping after every interval in which no frame came in. The server answers; a link that stays silent is
-            /// replaced.
-            case pingPong
-        }
+        public typealias Heartbeat = HeartbeatMode
 
         /// What is sent on a link that is quiet. Default `.pingPong`; in protocols whose codec has no ping, none.
         public var heartbeat = Heartbeat.pingPong
@@ -305,7 +273,7 @@ extension ClientOptions {
         /// How many failures in a row to answer are too many for a link. Default 3, at least 1; `nil` for never.
         ///
         /// - Without pings that are answered: so many requests that timed out, after they had been written (or while they
-        ///   waited their turn behind such a one), with not a single frame in between. The link is left; requests that still have time may be answered there. It counts as a failure
+        ///   waited their turn behind such a one), with not a single frame in between. The link drains; requests that still have time may be answered there. It counts as a failure
         ///   of the endpoint, so a client of a server that hangs goes on to the next. Since no number of very short
         ///   timeouts proves anything, the latest must come at least `probeAfter` (`deadline` if that is `nil`) after the
         ///   first. Cancelled requests do not count, nor those that time out while a `.suspendReading` keeps their answers,
@@ -354,7 +322,7 @@ extension ClientOptions {
         /// its callers come on top. One request may wait alone, whatever its size. Default 256 MiB, enough for some 490,000
         /// requests with small bodies. The memory is given back when they have left.
         public var maximumWaitingBytes = 256 * 1024 * 1024
-        /// How many bytes of bodies `send` and `start` join when a reply comes in parts. A longer reply fails with
+        /// How many bytes of bodies `send` and `start` reassemble when a reply comes in parts. A longer reply fails with
         /// `overloaded`, fate `unknown` (`answered` if it was the last part that was too much), and that request alone: it
         /// is cancelled and its rest is dropped. Replies that come whole are not concerned: they have the codec's
         /// `maximumFrameSize`. `stream` has a buffer of its own (`ReplyBuffering`). Default 16 MiB.

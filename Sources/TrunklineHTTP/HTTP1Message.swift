@@ -39,5 +39,10 @@ struct HTTP1Message {
     }
 
     /// A message of `lines` and `content`.
-    static func joined(_ lines: [UInt8], _ content: Bytes) -> Bytes { Bytes(lines + Array("\r\n".utf8)) + content }
+    static func joined(_ lines: consuming [UInt8], _ content: Bytes) -> Bytes {
+        lines.reserveCapacity(lines.count + 2 + content.count)
+        lines += "\r\n".utf8
+        lines += content
+        return Bytes(lines)
+    }
 }

@@ -63,7 +63,7 @@ struct FloodBench {
         var lines = [
             machineDescription(),
             "one client, one request in flight, beside a flood on its event loop; \(measured) ms each;",
-            "the flooded client's subscriber takes one push per ms; \"turn\" is the processor time of a turn in ms",
+            "the flooded client's reader takes one push per ms; \"turn\" is the processor time of a turn in ms",
             "", aligned(Self.columns, Self.widths),
         ]
         for (flood, port) in zip(Flood.allCases, words.dropFirst(2)) {
@@ -90,7 +90,7 @@ struct FloodBench {
             options: options,
             on: loops
         )
-        // A subscriber that the flood outruns. One that keeps up occupies a processor, and on two of them the table would
+        // A reader that the flood outruns. One that keeps up occupies a processor, and on two of them the table would
         // tell how the system's scheduler shares them.
         let reader = Task {
             for await _ in flooded.pushes() { try await Task.sleep(for: .milliseconds(1)) }

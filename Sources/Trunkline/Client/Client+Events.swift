@@ -126,8 +126,8 @@ extension Client: @preconcurrency ConnectionOwner {
     /// The request of `id` has failed for good.
     func end(_ id: RequestID, _ waiter: Waiter, _ error: ClientError) {
         queue.forget(id)
-        waiter.resume(.failure(error))
         endParts(of: id, error)
+        waiter.resume(.failure(error))
     }
 
     // MARK: Reading

@@ -16,7 +16,7 @@ extension Client {
     ///
     /// Without a link the request waits for one until its deadline.
     ///
-    /// A reply that comes in parts is joined: the response has the bodies of all of them, one after the other. More than
+    /// A reply that comes in parts is reassembled: the response has the bodies of all of them, one after the other. More than
     /// `options.requests.maximumReplySize` is `overloaded`. An error response has its own body alone. See
     /// `stream(_:timeout:)`.
     ///
@@ -36,7 +36,7 @@ extension Client {
         retry: RetryPolicy? = nil,
         waitsForReady: Bool = true
     ) async throws(ClientError) -> Frame {
-        try await send(request.frame, timeout: timeout, retry: retry, waitsForReady: waitsForReady)
+        try await outcome(of: request.frame, try callOptions(timeout, retry, waitsForReady)).get()
     }
 
     /// Sends `frame`, whose serial the client fills in, and returns the server's response.
@@ -74,7 +74,7 @@ extension Client {
     ///
     /// The frame that goes out is a `response` with the type, the body and the fields of `request` and the serial of `push`.
     /// As `post`, but never on another link, where the server could take it for the acknowledgement of another message:
-    /// when that link is gone or was left, it fails with `connectionLost`, fate `notSent`. There is nothing to be done
+    /// when that link is gone or drains, it fails with `connectionLost`, fate `notSent`. There is nothing to be done
     /// about that as a rule: the server sends the message again. `invalidRequest` when `push` is no push of a client.
     ///
     /// - Parameter timeout: As in `send`: it waits while the server is slow to read.
@@ -128,7 +128,7 @@ extension Client {
     /// The instant `timeout` from now; fails when it is not positive.
     nonisolated func deadline(after timeout: Duration?) throws(ClientError) -> Instant? {
         guard let timeout else { return nil }
-        guard timeout > .zero else { throw .expiredUnsent(timeout) }
+        guard timeout > .zero else { throw Task.isCancelled ? .cancelledUnsent : .expiredUnsent(timeout) }
         return loop.now.advanced(by: timeout)
     }
 

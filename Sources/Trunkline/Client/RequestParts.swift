@@ -40,8 +40,9 @@ struct RequestParts: Sendable {
     }
 
     private(set) var targets: [RequestID: Target] = [:]
-    /// In the order in which they were submitted.
-    private(set) var held = Deque<RequestPart>()
+    /// In the order in which they were submitted; `nil` where one has left.
+    private(set) var held: [RequestPart?] = []
+    private(set) var heldCount = 0
     private(set) var queued: [RequestID: RequestPart] = [:]
 
     // MARK: Requests
@@ -79,36 +80,31 @@ struct RequestParts: Sendable {
         if targets[requestPart.request] == nil {
             targets[requestPart.request] = Target(type: type, isIncomplete: false)
         }
+        if held.count > 2 * heldCount + 64 { held.removeAll { $0 == nil } }
         held.append(requestPart)
+        heldCount += 1
     }
 
-    /// Takes the first held one out, for `queue(_:)` or `giveBack(_:)`.
-    mutating func popHeld() -> RequestPart? { held.popFirst() }
-
-    /// One that was taken out goes out. Returns its frame.
-    mutating func queue(_ requestPart: RequestPart) -> Frame {
-        var part = requestPart
+    /// The held one at `index` goes out. Returns its frame.
+    mutating func release(at index: Int) -> Frame {
+        guard var part = held[index].take() else { preconditionFailure("nothing is held there") }
+        heldCount -= 1
+        if heldCount == 0 { held.removeAll(keepingCapacity: held.capacity <= 1024) }
+        let frame = part.frame
         targets[part.request]?.isContinued = true
         part.frame.body = Bytes()  // the outbound queue has it
         queued[part.id] = part
-        return requestPart.frame
-    }
-
-    /// Puts those that were taken out and cannot go out yet before the others, in order.
-    mutating func giveBack(_ requestParts: [RequestPart]) {
-        for requestPart in requestParts.reversed() { held.prepend(requestPart) }
+        return frame
     }
 
     mutating func takeHeld(_ id: RequestID) -> RequestPart? { takeHeld { $0.id == id }.first }
 
     private mutating func takeHeld(where isMeant: (RequestPart) -> Bool) -> [RequestPart] {
-        guard (0..<held.count).contains(where: { isMeant(held[$0]) }) else { return [] }
-        var taken: [RequestPart] = []
-        held.removeAll { requestPart in
-            guard isMeant(requestPart) else { return false }
-            taken.append(requestPart)
-            return true
-        }
+        let taken = held.compactMap { part in part.flatMap { isMeant($0) ? $0 : nil } }
+        guard !taken.isEmpty else { return [] }
+        held.removeAll { part in part.map(isMeant) ?? true }
+        heldCount -= taken.count
+        if heldCount == 0, held.capacity > 1024 { held = [] }
         return taken
     }
 

@@ -24,7 +24,7 @@ extension Connection {
         case .close(let session):
             arm(at: nil)
             if let index = index(of: session), links[index].draining == nil { lose(session, TransportError.closedByUs) }
-        case .retire(let session, let next):
+        case .drain(let session, let next):
             if let index = index(of: session), links[index].draining == nil { drain(index, machine.lastCause) }
             return perform(next)
         case .giveUp:
@@ -84,7 +84,7 @@ extension Connection {
     private func begin(_ attempt: ReconnectMachine.Attempt) {
         abandonAttempt()
         statistics.attempts += 1
-        self.attempt = Attempt(attempt, deadline: loop.now.advanced(by: options.connecting.timeout))
+        self.attempt = Attempt(attempt: attempt, deadline: loop.now.advanced(by: options.connecting.timeout))
         arm(at: self.attempt?.deadline)
         if attempt.endpoint.isSecured { prepareSecurity(for: attempt) } else { beginRace(attempt) }
     }

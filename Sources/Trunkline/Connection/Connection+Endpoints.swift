@@ -6,7 +6,8 @@ extension Connection {
         entered { $0.perform($0.machine.reconnectNow(at: $0.loop.now)) }
     }
 
-    /// Ends the link or the attempt; there is no other until `resume()`. As `Client.suspend()`.
+    /// Ends the link or the attempt; there is no other until `resume()`. As `Client.suspend()`: a `write` that had begun fails
+    /// with `connectionLost`, fate `unknown`; the others wait for the link after `resume()`.
     public func suspend() {
         guard lifecycle < .closing else { return }
         let wasIdle = machine.state == .idle

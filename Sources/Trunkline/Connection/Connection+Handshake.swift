@@ -300,8 +300,8 @@ extension Connection {
         if case .exceeds(let message) = waiter.take(frame) {
             let error = ClientError(.overloaded, .unknown, message)
             _ = links[index].machine.cancel(entry.id, at: .response(number), isTimeout: false, now: loop.now)
-            waiter.resume(.failure(error))
             attemptFailed(session, error)
+            waiter.resume(.failure(error))
         }
         return true
     }
@@ -319,8 +319,8 @@ extension Connection {
             return entry.waiter.resume(Outcome(of: frame))
         }
         let message = "the response does not belong to the request"
-        entry.waiter.resume(.failure(ClientError(.protocolViolation, .unknown, message, cause: mismatch)))
         attemptFailed(links[index].session, mismatch)
+        entry.waiter.resume(.failure(ClientError(.protocolViolation, .unknown, message, cause: mismatch)))
     }
 
     /// What was written of a handshake, or cannot be.

@@ -74,7 +74,7 @@ extension Connection {
 
     private func readOn() {
         isReadScheduled = false
-        for session in links.filter(\.isToBeReadOn).map(\.session) { read(session) }
+        forEachLink(where: { links[$0].isToBeReadOn }) { read($0) }
     }
 
     /// Frames of a link go to its handshake, to the requests on it, or to those who ask for frames.
@@ -119,7 +119,7 @@ extension Connection {
 
     private func flushAll() {
         isFlushing = false
-        for session in links.indices.filter({ isToBeFlushed($0) }).map({ links[$0].session }) { flush(session) }
+        forEachLink(where: isToBeFlushed) { flush($0) }
         closeDrained()
     }
 
@@ -127,6 +127,15 @@ extension Connection {
         if !links[index].machine.outbound.isEmpty { return !links[index].transport.awaitsWritable }
         // A connection that closes has to know what TLS still holds.
         return lifecycle == .closing && links[index].machine.phase == .ready
+    }
+
+    /// Calls `body` with the session of every link that `isMeant` now. Links may end while it works.
+    private func forEachLink(where isMeant: (Int) -> Bool, _ body: (UInt64) -> Void) {
+        if links.count == 1 {
+            if isMeant(0) { body(links[0].session) }  // the usual case takes no memory
+            return
+        }
+        for session in links.indices.filter(isMeant).map({ links[$0].session }) { body(session) }
     }
 
     /// Writes as much as the socket takes: one system call for everything that accumulated, as a rule.
@@ -264,7 +273,7 @@ extension Connection {
 
     /// Loses every draining link.
     func loseDraining(_ cause: any Error) {
-        for session in links.filter({ $0.draining != nil }).map(\.session) { lose(session, cause) }
+        forEachLink(where: { links[$0].draining != nil }) { lose($0, cause) }
     }
 
     func armDraining() {
@@ -280,8 +289,8 @@ extension Connection {
     /// The time of a draining link is over: what is still under way on it is lost.
     private func drainingTimedOut() {
         let now = loop.now
-        for link in links.filter({ $0.draining.map { $0.deadline <= now } ?? false }) {
-            lose(link.session, link.lastWords?.failure ?? .closedByUs)
+        forEachLink(where: { links[$0].draining.map { $0.deadline <= now } ?? false }) { session in
+            lose(session, index(of: session).flatMap { links[$0].lastWords?.failure } ?? .closedByUs)
         }
         armDraining()
     }

@@ -19,26 +19,25 @@ extension Connection {
 
     /// Puts requests of `queue` on the link as far as they may go now, and parts of requests that have started.
     func admit(from queue: inout RequestQueue<Waiter>, _ parts: inout RequestParts) {
-        // Held parts that cannot go out yet. Each is looked at once.
-        var kept: [RequestPart] = []
-        defer { if !kept.isEmpty { parts.giveBack(kept) } }
+        var next = 0
         guard let ready else {
-            while releasePart(of: &parts, &queue, keeping: &kept) {}
+            while releasePart(of: &parts, &queue, from: &next) {}
             if !queue.isEmpty { connectIfNeeded() }
             return
         }
-        if queue.isEmpty, parts.held.isEmpty { return }
+        if queue.isEmpty, parts.heldCount == 0 { return }
         // In turn, so that neither keep the others from the room below the watermark.
         var room = maximumInFlight - inFlight
         var hasToWrite = false
         repeat {
-            let most = parts.held.isEmpty ? room : min(room, 1)
+            let most = parts.heldCount == 0 ? room : min(room, 1)
             let admitted = links[ready].admit(from: &queue, atMost: most, by: rules, into: &events)
             room -= admitted
             hasToWrite = hasToWrite || admitted > 0
-            if parts.held.isEmpty { break }
-            let hasReleased = releasePart(of: &parts, &queue, keeping: &kept)
+            if parts.heldCount == 0 { break }
+            let hasReleased = releasePart(of: &parts, &queue, from: &next)
             hasToWrite = hasToWrite || hasReleased
+            if admitted == 0, !hasReleased { break }
         } while true
         if hasToWrite { scheduleFlushUnlessFull(ready) }
     }
@@ -50,24 +49,23 @@ extension Connection {
             && links[ready].machine.exhaustion == nil
     }
 
-    /// Lets the first held part go out whose request has started and for which there is room; moves those before it to `kept`.
-    /// Returns whether there was one.
+    /// Lets the first held part from `next` on go out whose request has started and for which there is room; moves `next` to
+    /// where to go on. Returns whether there was one.
     private func releasePart(
         of parts: inout RequestParts,
         _ queue: inout RequestQueue<Waiter>,
-        keeping kept: inout [RequestPart]
+        from next: inout Int
     ) -> Bool {
-        while let part = parts.popHeld() {
-            guard case .onLink(let session, .response(let number))? = queue[part.request],
+        while next < parts.held.count {
+            defer { next += 1 }
+            guard let part = parts.held[next],
+                case .onLink(let session, .response(let number))? = queue[part.request],
                 let index = index(of: session),
                 links[index].machine.requests[number]?.id == part.request,
                 links[index].machine.hasStarted(part.request, at: .response(number)),
                 links[index].draining != nil || links[index].isBelowWatermark(rules)
-            else {
-                kept.append(part)
-                continue
-            }
-            links[index].machine.send(part: parts.queue(part), id: part.id, of: number)
+            else { continue }
+            links[index].machine.send(part: parts.release(at: next), id: part.id, of: number)
             if links[index].draining != nil { scheduleFlush() }
             return true
         }

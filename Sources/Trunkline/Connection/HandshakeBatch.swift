@@ -72,7 +72,8 @@ final class HandshakeBatch: @unchecked Sendable {
         missing -= 1
         unanswered -= 1
         let hasFailed = if case .failure = outcome { true } else { false }
-        finish(early: hasFailed && stopsAtFailure)
+        let isOver = missing == 0 || hasFailed && stopsAtFailure
+        if isOver { return finish() }
         guard continuation != nil, next < requests.count, !isRefilling else { return }
         isRefilling = true
         refill(self)
@@ -83,13 +84,10 @@ final class HandshakeBatch: @unchecked Sendable {
         for index in next..<requests.count { outcomes[index] = outcome }
         missing -= requests.count - next
         next = requests.count
-        finish()
+        if missing == 0 { finish() }
     }
 
-    private func finish(early: Bool = false) {
-        guard missing == 0 || early else { return }
-        continuation.take()?.resume(returning: outcomes.compactMap { $0 })
-    }
+    private func finish() { continuation.take()?.resume(returning: outcomes.compactMap { $0 }) }
 }
 
 extension ClientOptions {

@@ -43,7 +43,7 @@ extension Link {
                 rules.isInOrder && expectsResponse && !rules.codec.mayPipeline(behind: request.frame)
             let reportsWritten = admitted?.handle != nil
             let place = machine.send(consume request, reportsWritten: reportsWritten, holdsOthers: holdsOthers)
-            guard let place else { break }  // never: a number was free, and messages need none
+            guard let place else { preconditionFailure("a number was free, and messages need none") }
             queue.went(id, to: place, on: session)
             count += 1
             guard let admitted else { continue }

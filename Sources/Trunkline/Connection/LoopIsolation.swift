@@ -1,5 +1,5 @@
-/// Where work on the loop enters the actors that live on it. The only file that assumes isolation: everything else is
-/// checked by the compiler.
+/// Where work on the loop enters the actors that live on it. The only file that assumes isolation. What else enters does so
+/// by conformances marked `@preconcurrency`, which check it at run time.
 extension Connection {
     /// Runs `body`, and then tells the owner what has come of it.
     func entered<Result>(_ body: (isolated Connection) -> Result) -> Result {

@@ -9,11 +9,6 @@ struct Attempt {
     var preparing: Task<Void, Never>?
     /// Its sockets.
     var race: Race?
-
-    init(_ attempt: ReconnectMachine.Attempt, deadline: Instant) {
-        self.attempt = attempt
-        self.deadline = deadline
-    }
 }
 
 /// Everything that one attempt has open: look-ups and sockets, of which one becomes the link.

@@ -63,7 +63,7 @@ package func appliedOptions(of transport: any Transport) -> SocketOptions? {
     options.noDelay = option(descriptor, tcp, Int32(TCP_NODELAY)) != 0
     options.keepAlive = nil
     if option(descriptor, SOL_SOCKET, SO_KEEPALIVE) != 0 {
-        options.keepAlive = SocketOptions.KeepAlive(
+        options.keepAlive = KeepAliveOptions(
             idle: .seconds(option(descriptor, tcp, keepIdle)),
             interval: .seconds(option(descriptor, tcp, Int32(TCP_KEEPINTVL))),
             count: Int(option(descriptor, tcp, Int32(TCP_KEEPCNT)))

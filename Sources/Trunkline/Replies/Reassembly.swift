@@ -1,3 +1,5 @@
+import Synchronization
+
 /// The parts of a reply to a caller who wants it in one piece: their bodies, in front of that of the response.
 ///
 /// Sendable although it is not checked: touched on its client's loop only, where responses come and requests end.
@@ -62,4 +64,34 @@ extension ClientError {
         frame.body = Bytes(Array((bodies + frame.body).prefix(maximumSize)))
         return changed { $0.response = frame }
     }
+}
+
+/// How much may be held of replies that are reassembled from their parts: of each, and of all together.
+///
+/// What is held is counted atomically, because it is given back wherever the last reference to a reply is let go.
+final class ReassemblyBudget: Sendable {
+    /// Bytes of one reply.
+    let perReply: Int
+    private let inAll: Int
+    private let held = Atomic<Int>(0)
+
+    init(_ options: ClientOptions.Requests) {
+        perReply = max(0, options.maximumReplySize)
+        inAll = max(0, options.maximumReassemblyBytes)
+    }
+
+    /// Takes room for so many bytes more; returns why there is none, if there is none.
+    func take(_ count: Int) -> String? {
+        // Takers are all on one loop: nobody else can take what is seen to be there.
+        guard count <= inAll - held.load(ordering: .relaxed) else {
+            return "the replies being reassembled are more than \(inAll) bytes together"
+        }
+        held.wrappingAdd(count, ordering: .relaxed)
+        return nil
+    }
+
+    /// Whether nothing is held.
+    var isEmpty: Bool { held.load(ordering: .relaxed) == 0 }
+
+    func giveBack(_ count: Int) { held.wrappingSubtract(count, ordering: .relaxed) }
 }

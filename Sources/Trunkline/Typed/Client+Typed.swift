@@ -12,9 +12,8 @@ extension Client {
         waitsForReady: Bool = true
     ) async throws(ClientError) -> Typed.Response {
         let frame = try Request(request).frame
-        return try request.read(
-            try await send(frame, timeout: timeout, retry: retry ?? Typed.retry, waitsForReady: waitsForReady)
-        )
+        let options = try callOptions(timeout, retry ?? Typed.retry, waitsForReady)
+        return try request.read(try await outcome(of: frame, options).get())
     }
 
     /// Sends `requests` together and returns their results as they read them, in the same order, when the last one has

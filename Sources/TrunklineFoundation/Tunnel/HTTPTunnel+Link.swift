@@ -7,10 +7,7 @@ extension HTTPTunnel {
     /// Sends `request` to the gateway and returns when the head of the response is there.
     func overLink(_ request: TunnelRequest, waits: Bool) async -> Result<TunnelReply, LinkFailure> {
         do throws(URLError) {
-            guard client.codec.isWindowUpdate(Frame(.request, type: TunnelWire.windowType)) else {
-                let reason = "the client's codec knows no window update of type 0x405 (FrameCodec.isWindowUpdate(_:))"
-                throw URLError(.cannotLoadFromNetwork, reason: reason)
-            }
+            if let missing = client.codec.missingForTunnels { throw URLError(.cannotLoadFromNetwork, reason: missing) }
             let head = try request.head(window: options.window)
             let isWhole = (request.body.count ?? .max) <= TunnelWire.pieceSize
             let frames = try await open(request, head, isWhole, waits)
@@ -95,5 +92,16 @@ extension HTTPTunnel {
         guard let verdict = response.verdict, let code = verdict.code else { return .success(reply) }
         let error = URLError(code, reason: "the gateway could not reach the origin")
         return .failure(LinkFailure(error, Fallback(after: verdict)))
+    }
+}
+
+extension FrameCodec {
+    /// What HTTP over the link needs that the codec has not; `nil` for nothing.
+    fileprivate var missingForTunnels: String? {
+        if !isWindowUpdate(Frame(.request, type: TunnelWire.windowType)) {
+            return "the client's codec knows no window update of type 0x405 (FrameCodec.isWindowUpdate(_:))"
+        }
+        guard cancelFrame(for: 0, type: TunnelWire.messageType) == nil else { return nil }
+        return "the client's codec has no cancel frame (FrameCodec.cancelFrame(for:type:))"
     }
 }

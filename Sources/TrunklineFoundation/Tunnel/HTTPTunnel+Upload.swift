@@ -71,7 +71,7 @@ extension HTTPTunnel {
         } catch let failure as PieceFailure where failure.error.code == .invalidRequest {
             return .failed(URLError(failure.error))
         } catch is PieceFailure {
-            // With the exchange: there is an answer, or the link is lost. How far the request came is the reader's to say, for this
+            // With the request: there is an answer, or the link is lost. How far the request came is the reader's to say, for this
             // piece may be unsent and those before it not.
         } catch {
             return Task.isCancelled ? .over : .failed(URLError(sourceFailure: error))

@@ -14,7 +14,7 @@ public import Trunkline
 /// print(response.route)  // .link or .direct
 /// ```
 ///
-/// The client must speak `.standard`. Errors are those of `URLSession`: a `URLError`, with the `ClientError` that it comes
+/// The client speaks `.standard`, or a codec that has the same roles (the article *HTTP over the link*). Errors are those of `URLSession`: a `URLError`, with the `ClientError` that it comes
 /// from as its underlying error. Redirects are followed as `URLSession` does, at most 20. Cancelling the task cancels the
 /// request, at the gateway and at the origin. Bodies stream in both directions. Nothing is cached.
 public final class HTTPTunnel: Sendable {

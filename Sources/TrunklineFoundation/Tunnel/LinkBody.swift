@@ -155,7 +155,7 @@ final class LinkBody: Sendable {
         }
         guard due > 0 else { return }
         do throws(ClientError) { try await frames.post(TunnelWire.window(due)) } catch {
-            // If the exchange is over, the next frame says so. If only this task is, another may read on: told with the next.
+            // If the request is over, the next frame says so. If only this task is, another may read on: told with the next.
             if error.fate == .notSent { state.withLock { $0.owed += due } }
         }
     }

@@ -10,7 +10,7 @@ package import Trunkline
 /// | 0x405 | to the gateway | 4 bytes, big-endian: the gateway may send so many bytes more of the content |
 /// | 0x406 | to the client | the message ends here and is not whole: a code of `URLError` in decimal digits |
 ///
-/// All frames of an exchange have the serial of its first. A message is an HTTP/1.1 head (RFC 9112), whole within the first
+/// All frames of a request and its response have the serial of the first. A message is an HTTP/1.1 head (RFC 9112), whole within the first
 /// piece and of at most 64 KiB, and then the content, which ends with the frame 0x403. Requests have their target in
 /// absolute form (RFC 9112 §3.2.2) and `Trunkline-Window`, the bytes of content that the gateway may send at first. A piece of
 /// content counts for 256 bytes at least, so that a window bounds the frames as well; and no piece of a response is

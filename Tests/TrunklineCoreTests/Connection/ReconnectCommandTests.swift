@@ -65,14 +65,14 @@ import Testing
         let a = try attempt(machine.linkNeeded(at: now))
         _ = machine.linkReady(a.id, at: now)
         if answering { machine.linkAnswered() }
-        guard case .retire(_, .connect(let b)) = machine.leave(a.id, because: .goAway, at: now) else {
+        guard case .drain(_, .connect(let b)) = machine.leave(a.id, because: .goAway, at: now) else {
             Issue.record("no attempt")
             return
         }
         #expect(b.endpoint == "b:1")
         _ = machine.linkReady(b.id, at: now)
         if answering { machine.linkAnswered() }
-        #expect(machine.leave(b.id, because: .goAway, at: now) == .retire(session: b.id, then: .wait(until: after(1))))
+        #expect(machine.leave(b.id, because: .goAway, at: now) == .drain(session: b.id, then: .wait(until: after(1))))
     }
 
     @Test func aSwitchThatFailsGoesBackToTheOthers() throws {
@@ -94,7 +94,7 @@ import Testing
         var machine = machine(["a:1"])
         _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         let action = machine.leave(1, because: .goAway, at: after(20))
-        #expect(action == .retire(session: 1, then: .wait(until: after(21))))
+        #expect(action == .drain(session: 1, then: .wait(until: after(21))))
         #expect(machine.state == .waiting(until: after(21), attempt: 1, cause: .goAway))
     }
 
@@ -109,7 +109,7 @@ import Testing
                 #expect(attempt.endpoint == "a:1" && attempt.number == 1)
                 _ = machine.linkReady(attempt.id, at: now)
                 let action = machine.leave(attempt.id, because: departure, at: now)
-                guard case .retire(attempt.id, .connect(let next)) = action else {
+                guard case .drain(attempt.id, .connect(let next)) = action else {
                     Issue.record("no attempt in round \(round)")
                     return
                 }
@@ -126,7 +126,7 @@ import Testing
         let first = try attempt(machine.linkNeeded(at: now))
         _ = machine.linkReady(first.id, at: now)
         let action = machine.leave(first.id, because: .silence, at: after(60))
-        guard case .retire(first.id, .connect(let next)) = action else {
+        guard case .drain(first.id, .connect(let next)) = action else {
             Issue.record("\(action)")
             return
         }
@@ -139,7 +139,7 @@ import Testing
         var machine = machine(["a:1"])
         _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         let action = machine.leave(1, because: .silence, at: after(60))
-        #expect(action == .retire(session: 1, then: .wait(until: after(61))))
+        #expect(action == .drain(session: 1, then: .wait(until: after(61))))
     }
 
     /// A server that accepted links and answered nothing on them was come back to for ever: each link lasted for longer than
@@ -185,7 +185,7 @@ import Testing
         #expect(machine.deadline == after(120))
         let action = machine.timerFired(at: after(120))
         #expect(try attempt(action).endpoint == "a:1")
-        #expect(action == .retire(session: b.id, then: .connect(try attempt(action))))
+        #expect(action == .drain(session: b.id, then: .connect(try attempt(action))))
         _ = machine.linkReady(try attempt(action).id, at: after(121))
         #expect(machine.deadline == nil)
     }

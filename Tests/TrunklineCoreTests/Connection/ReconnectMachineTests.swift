@@ -195,7 +195,7 @@ import Testing
         _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         machine.linkAnswered()
         let action = machine.leave(1, because: .goAway, demand: .none, retryAfter: .seconds(60), at: after(5))
-        #expect(action == .retire(session: 1, then: .rest))
+        #expect(action == .drain(session: 1, then: .rest))
         #expect(machine.state == .idle)
         #expect(try wait(machine.linkNeeded(at: after(10))) >= after(65))
     }
@@ -396,7 +396,7 @@ import Testing
             default:
                 action = machine.leave(id, because: hint == nil ? .goAway : .errorRate, retryAfter: hint, at: time)
             }
-            if case .retire(let session, let next)? = action {
+            if case .drain(let session, let next)? = action {
                 #expect(session == last, "seed \(seed)")
                 action = next
             }

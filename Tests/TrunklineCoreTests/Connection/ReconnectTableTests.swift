@@ -188,7 +188,7 @@ import Testing
             { $0.switchEndpoint(to: "b:1", at: now) },
             "–",
             "connect 2 b",
-            "retire 1, connect 2 b → connecting",
+            "drain 1, connect 2 b → connecting",
             "connect 3 b → connecting",
             "–",
             "–"
@@ -208,7 +208,7 @@ import Testing
             { $0.leave($0.lastID, because: .goAway, at: now) },
             "–",
             "–",
-            "retire 1, connect 2 b → connecting",
+            "drain 1, connect 2 b → connecting",
             "–",
             "–",
             "–"
@@ -218,7 +218,7 @@ import Testing
             { $0.leave($0.lastID, because: .goAway, demand: .none, at: now) },
             "–",
             "–",
-            "retire 1, rest → idle",
+            "drain 1, rest → idle",
             "–",
             "–",
             "–"
@@ -228,7 +228,7 @@ import Testing
             { $0.leave($0.lastID, because: .errorRate, at: now) },
             "–",
             "–",
-            "retire 1, connect 2 b → connecting",
+            "drain 1, connect 2 b → connecting",
             "–",
             "–",
             "–"
@@ -238,7 +238,7 @@ import Testing
             { $0.leave($0.lastID, because: .lastResponse, at: now) },
             "–",
             "–",
-            "retire 1, connect 2 a → connecting",
+            "drain 1, connect 2 a → connecting",
             "–",
             "–",
             "–"
@@ -268,7 +268,7 @@ import Testing
             { $0.replaceEndpoints(["c:1"], at: now) },
             "–",
             "connect 2 c",
-            "retire 1, connect 2 c → connecting",
+            "drain 1, connect 2 c → connecting",
             "–",
             "–",
             "–"
@@ -318,7 +318,7 @@ import Testing
         case .wait(let until): "wait \(until.since(Self.now).components.seconds)"
         case .rest: "rest"
         case .close(let session): "close \(session)"
-        case .retire(let session, let next): "retire \(session), \(describe(next))"
+        case .drain(let session, let next): "drain \(session), \(describe(next))"
         case .giveUp: "give up"
         }
     }

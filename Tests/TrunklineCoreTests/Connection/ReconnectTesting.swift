@@ -18,7 +18,7 @@ extension ReconnectTesting {
 
     /// The attempt that `action` asks for.
     func attempt(_ action: ReconnectMachine.Action?) throws -> ReconnectMachine.Attempt {
-        if case .retire(_, let next)? = action { return try attempt(next) }
+        if case .drain(_, let next)? = action { return try attempt(next) }
         guard case .connect(let attempt)? = action else {
             throw FrameError(.malformed, "\(String(describing: action))")
         }
@@ -27,7 +27,7 @@ extension ReconnectTesting {
 
     /// The end of the wait that `action` asks for.
     func wait(_ action: ReconnectMachine.Action?) throws -> Instant {
-        if case .retire(_, let next)? = action { return try wait(next) }
+        if case .drain(_, let next)? = action { return try wait(next) }
         guard case .wait(let until)? = action else { throw FrameError(.malformed, "\(String(describing: action))") }
         return until
     }

@@ -240,7 +240,7 @@ struct TestLink {
 
     init(_ policy: Liveness.Policy = Liveness.Policy()) { machine = Liveness(policy, startedAt: at(0)) }
 
-    init(mode: Liveness.Mode) {
+    init(mode: HeartbeatMode) {
         var policy = Liveness.Policy()
         policy.mode = mode
         self.init(policy)

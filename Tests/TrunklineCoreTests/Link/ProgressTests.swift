@@ -67,8 +67,8 @@ import Testing
     }
 
     /// Whether its beginning came behind a complete frame or by itself: only silence is asked about.
-    @Test(arguments: [Liveness.Mode.none, .oneWay, .pingPong], [true, false])
-    func withoutAMinimumRateAFrameMayBeIncompleteForEver(_ mode: Liveness.Mode, _ comesBehindAFrame: Bool) {
+    @Test(arguments: [HeartbeatMode.none, .oneWay, .pingPong], [true, false])
+    func withoutAMinimumRateAFrameMayBeIncompleteForEver(_ mode: HeartbeatMode, _ comesBehindAFrame: Bool) {
         var policy = Liveness.Policy()
         (policy.mode, policy.minimumRate) = (mode, nil)
         var link = TestLink(policy)
@@ -102,8 +102,8 @@ import Testing
         #expect(link.fire(at: 30) == .ping(number: 0))
     }
 
-    @Test(arguments: [Liveness.Mode.none, .oneWay])
-    func withoutAnswersToPingsAFrameThatIsStuckCostsTheLink(_ mode: Liveness.Mode) {
+    @Test(arguments: [HeartbeatMode.none, .oneWay])
+    func withoutAnswersToPingsAFrameThatIsStuckCostsTheLink(_ mode: HeartbeatMode) {
         var link = TestLink(mode: mode)
         link.grow(by: 20, at: 1)
         #expect(link.machine.nextLook == at(11))

@@ -17,6 +17,7 @@ struct WrappedCodecTests {
     private struct Wrapper: FrameCodec {
         var base: any FrameCodec = FrameLayout.standard
         var forwardsWindows = true
+        var forwardsCancellation = true
 
         var matching: ResponseMatching { base.matching }
 
@@ -26,7 +27,9 @@ struct WrappedCodecTests {
             try base.encode(frame, into: &output)
         }
 
-        func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? { base.cancelFrame(for: serial, type: type) }
+        func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? {
+            forwardsCancellation ? base.cancelFrame(for: serial, type: type) : nil
+        }
         func isWindowUpdate(_ frame: Frame) -> Bool { forwardsWindows && base.isWindowUpdate(frame) }
         func ping(number: UInt64) -> Frame? { base.ping(number: number) }
         func pong(answering ping: Frame) -> Frame? { base.pong(answering: ping) }
@@ -77,16 +80,21 @@ struct WrappedCodecTests {
     }
 
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .preferLink(hedgeAfter: .seconds(3600))])
-    func aCodecWithoutWindowUpdatesIsAnError(policy: HTTPTunnel.Policy) async throws {
-        let codec = Wrapper(forwardsWindows: false)
-        try await Tunnelled.with({ _ in .echo }, speaking: codec, policy: policy) { setup in
-            let error = await urlError {
-                _ = try await setup.tunnel.upload(for: setup.request("/", "POST"), from: pattern(500_000))
+    func aCodecWithoutWindowUpdatesOrACancelFrameIsAnError(policy: HTTPTunnel.Policy) async throws {
+        let codecs = [
+            ("FrameCodec.isWindowUpdate", Wrapper(forwardsWindows: false)),
+            ("FrameCodec.cancelFrame", Wrapper(forwardsCancellation: false)),
+        ]
+        for (function, codec) in codecs {
+            try await Tunnelled.with({ _ in .echo }, speaking: codec, policy: policy) { setup in
+                let error = await urlError {
+                    _ = try await setup.tunnel.upload(for: setup.request("/", "POST"), from: pattern(500_000))
+                }
+                #expect(error?.code == .cannotLoadFromNetwork)
+                #expect(error.map { "\($0.userInfo)".contains(function) } == true)
+                #expect(await setup.server.journal.requestCount == 0)
+                #expect(await setup.origin.server.totalConnections == 0)
             }
-            #expect(error?.code == .cannotLoadFromNetwork)
-            #expect(error.map { "\($0.userInfo)".contains("FrameCodec.isWindowUpdate") } == true)
-            #expect(await setup.server.journal.requestCount == 0)
-            #expect(await setup.origin.server.totalConnections == 0)
         }
     }
 }

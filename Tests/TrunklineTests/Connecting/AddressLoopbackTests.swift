@@ -118,7 +118,7 @@ struct AddressLoopbackTests {
     @Test func theDefaultsAreReallySet() async throws {
         let applied = try #require(try await applied(quickOptions()))
         #expect(applied.noDelay)
-        #expect(applied.keepAlive == SocketOptions.KeepAlive(idle: .seconds(60), interval: .seconds(10), count: 3))
+        #expect(applied.keepAlive == KeepAliveOptions(idle: .seconds(60), interval: .seconds(10), count: 3))
         #if os(Linux)
             #expect(applied.userTimeout == .seconds(30))
         #endif
@@ -142,14 +142,14 @@ struct AddressLoopbackTests {
             $0.connecting.userTimeout = .microseconds(99_999_500)
         }
         let low = try #require(try await applied(least))
-        #expect(low.keepAlive == SocketOptions.KeepAlive(idle: .seconds(1), interval: .seconds(2), count: 1))
+        #expect(low.keepAlive == KeepAliveOptions(idle: .seconds(1), interval: .seconds(2), count: 1))
         let most = quickOptions {
             $0.connecting.keepAlive = .init(idle: .seconds(Int64.max), interval: .seconds(40_000), count: .max)
             $0.connecting.userTimeout = .seconds(Int64.max)
         }
         let high = try #require(try await applied(most))
         let limit = Duration.seconds(32_767)
-        #expect(high.keepAlive == SocketOptions.KeepAlive(idle: limit, interval: limit, count: 127))
+        #expect(high.keepAlive == KeepAliveOptions(idle: limit, interval: limit, count: 127))
         #if os(Linux)
             #expect(low.userTimeout == .seconds(100))
             #expect(high.userTimeout == .milliseconds(Int32.max))

@@ -62,7 +62,7 @@ extension Client {
     var leftovers: [String] {
         let facts: [(String, Bool)] = [
             ("requests", queue.count > 0), ("deadlines", queue.nextDeadline != nil),
-            ("parts of requests", !parts.held.isEmpty || !parts.queued.isEmpty),
+            ("parts of requests", parts.heldCount > 0 || !parts.queued.isEmpty),
             ("room that enqueued messages take", !messageRoom.isEmpty),
             ("callers of connect", !connectWaiters.isEmpty), ("callers of close", !closeWaiters.isEmpty),
             ("streams of pushes", !channels.isEmpty), ("full streams", !fullReplies.isEmpty),

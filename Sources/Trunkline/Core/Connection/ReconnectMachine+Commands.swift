@@ -39,7 +39,7 @@ extension ReconnectMachine {
         return isWanted ? start(at: now) : .none
     }
 
-    /// Goes to `endpoint`, from wherever it is: a link to another is retired, an attempt or a wait ends. Without demand,
+    /// Goes to `endpoint`, from wherever it is: a link to another drains, an attempt or a wait ends. Without demand,
     /// and while suspended, it is where the next attempt goes. `nil` when there is no such endpoint.
     package mutating func switchEndpoint(to endpoint: Endpoint, at now: Instant) -> Action? {
         guard ring.contains(endpoint) else { return nil }
@@ -89,11 +89,11 @@ extension ReconnectMachine {
         hold(endpoint, for: retryAfter, at: now)
         if !hasProvedItself { failures += 1 }
         if departure == .goAway, demand == .none, !policy.keepsLinkWarm {
-            return .retire(session: session, then: rest(at: now))
+            return .drain(session: session, then: rest(at: now))
         }
-        if !hasProvedItself, hasUsedUpAttempts { return .retire(session: session, then: giveUp(at: now)) }
-        if ring.hasTurnLeft(at: now) { return .retire(session: session, then: connect(at: now)) }
-        return .retire(session: session, then: askPolicy(for: demand, at: now))
+        if !hasProvedItself, hasUsedUpAttempts { return .drain(session: session, then: giveUp(at: now)) }
+        if ring.hasTurnLeft(at: now) { return .drain(session: session, then: connect(at: now)) }
+        return .drain(session: session, then: askPolicy(for: demand, at: now))
     }
 
     /// Has these endpoints from now on.
@@ -123,7 +123,7 @@ extension ReconnectMachine {
             _ = endReady(at: now)
             lastCause = .closedLocally
             ring.beginRound()
-            return .retire(session: session, then: connect(at: now))
+            return .drain(session: session, then: connect(at: now))
         }
     }
 
@@ -143,6 +143,6 @@ extension ReconnectMachine {
         lastCause = .closedLocally
         ring.beginRound()
         _ = ring.select(endpoint)
-        return .retire(session: session, then: connect(at: now))
+        return .drain(session: session, then: connect(at: now))
     }
 }

@@ -57,7 +57,7 @@ package struct ReconnectMachine: Sendable {
         case close(session: UInt64)
         /// The link of this session is ready no more: nothing new goes out on it, what is out may still be answered.
         /// Then perform the other action.
-        case retire(session: UInt64, then: Action)
+        case drain(session: UInt64, then: Action)
         /// There is no server: whoever waits for a link is told so.
         case giveUp
     }
@@ -109,7 +109,7 @@ package struct ReconnectMachine: Sendable {
         /// Whether a link that ended in order is replaced even without demand.
         package var keepsLinkWarm = false
         package var retriesPermanentCauses = false
-        package var order = EndpointRing.Order.ordered
+        package var order = EndpointOrder.ordered
         package var halfLife: Duration = .seconds(30)
         /// How long to stay away from the preferred endpoint; `nil` to stay where it works.
         package var returnsToPreferredAfter: Duration?

@@ -14,7 +14,7 @@ public struct TransportError: Error, Hashable, Sendable, CustomStringConvertible
         case reset
         /// The peer closed the connection.
         case closedByPeer
-        /// We closed it ourselves: `suspend()`, or a link that was left and whose time was over.
+        /// We closed it ourselves: `suspend()`, or a draining link whose time was over.
         case closedLocally
         /// The link looked established, but a ping was followed by nothing at all.
         case halfOpen

@@ -118,7 +118,7 @@ public protocol FrameCodec: Sendable {
 
     /// The frame that takes leave of the server; `nil` where the end of the connection says enough.
     ///
-    /// The last frame of a link that ends in good order: by `close()`, or because it was left for another and nothing is
+    /// The last frame of a link that ends in good order: by `close()`, or because it drains and nothing is
     /// under way on it any more. What the server says to it is not heard. Not sent by `closeNow()` and `suspend()`, nor for
     /// a client that is let go, nor to a server that reads nothing for 2 s of closing. For protocols in which a connection that ends without it is a failure (MQTT's DISCONNECT,
     /// SMPP's unbind, SMTP's QUIT).
@@ -145,28 +145,20 @@ public protocol FrameCodec: Sendable {
 extension FrameCodec {
     /// The end of the connection completes no frame.
     public mutating func decodeEnd(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? { nil }
-
     /// Responses can be read without knowing their requests.
     public var notesSent: Bool { false }
-
     /// Nothing is noted.
     public mutating func noteSent(_ frame: Frame) {}
-
     /// Responses repeat nothing of their requests.
     public var checksResponses: Bool { false }
-
     /// Every response will do.
     public func check(_ response: Frame, against request: Frame) throws(FrameError) {}
-
     /// Any number of requests may be out.
     public func mayPipeline(behind request: Frame) -> Bool { true }
-
     /// Callers know what the server does not answer.
     public func mayPost(_ message: Frame) -> Bool { true }
-
     /// Callers know what is worth keeping.
     public func mayCache(_ response: Frame) -> Bool { true }
-
     /// The protocol has no named fields.
     public mutating func setDefaults(from frame: Frame) throws(FrameError) {
         throw FrameError(.malformed, "the codec has no named fields")
@@ -174,43 +166,29 @@ extension FrameCodec {
 
     /// The protocol cannot cancel: a request that is not wanted any more is forgotten on this side alone.
     public func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? { nil }
-
     /// The protocol has no window updates.
     public func isWindowUpdate(_ frame: Frame) -> Bool { false }
-
     /// The protocol has no ping.
     public func ping(number: UInt64) -> Frame? { nil }
-
     /// Pings and their answers differ.
     public var pongsLookLikePings: Bool { false }
-
     /// The protocol answers no pings.
     public func pong(answering ping: Frame) -> Frame? { nil }
-
     /// The end of the connection says enough.
     public func closingFrame() -> Frame? { nil }
-
     /// Pushes have no keys.
     public func pushKey(of push: Frame) -> PushKey? { nil }
-
     /// The protocol has no such hint.
     public func retryAfter(in goAway: Frame) -> Duration? { nil }
-
     /// Both sides speak alike.
     public func serverSide() -> any FrameCodec { self }
 
-    /// Appends every complete frame of `input` to `frames`.
-    @inlinable
-    public mutating func decodeAll(_ input: inout ReceiveBuffer, into frames: inout [Frame]) throws(FrameError) {
-        try decodeAll(&input, into: &frames, limit: .max)
-    }
-
-    /// Appends at most `limit` complete frames of `input` to `frames`: one dynamic call per batch of bytes.
+    /// Appends the complete frames of `input`, at most `limit` of them, to `frames`: one dynamic call per batch of bytes.
     @inlinable
     public mutating func decodeAll(
         _ input: inout ReceiveBuffer,
         into frames: inout [Frame],
-        limit: Int
+        limit: Int = .max
     ) throws(FrameError) {
         var rest = limit
         while rest > 0, !input.isEmpty {

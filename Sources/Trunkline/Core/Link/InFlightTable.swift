@@ -18,13 +18,6 @@ package struct InFlightTable<Waiter> {
         package let type: UInt32
         /// Where its frame is in the link's outbound queue.
         package let position: OutboundPosition
-
-        init(id: RequestID, waiter: consuming Waiter, type: UInt32, position: OutboundPosition) {
-            self.id = id
-            self.waiter = waiter
-            self.type = type
-            self.position = position
-        }
     }
 
     enum Slot {

@@ -1,3 +1,14 @@
+/// What is sent on a link that is quiet.
+public enum HeartbeatMode: Sendable, Hashable {
+    /// Nothing.
+    case none
+    /// A ping after every interval in which we wrote nothing, and no answer is expected: for servers that want to hear from
+    /// us.
+    case oneWay
+    /// A ping after every interval in which no frame came in. The server answers; a link that stays silent is replaced.
+    case pingPong
+}
+
 /// Whether one link is alive: when to ping, and when to give the link up.
 ///
 /// Facts go in: `heard` or `grew` for every read, `wrote` for every flush, `timedOut`, `pongReceived`, `suspend` and
@@ -17,13 +28,8 @@
 ///
 /// Without ping-pong nothing can be asked: a frame that is stuck for `deadline` is enough.
 package struct Liveness: Sendable {
-    /// What is sent on a link that is quiet. With `.oneWay` it is the server that wants to hear from us, so what it says does
-    /// not matter. With `.pingPong` a ping has to be followed by progress, and with `speakAfter` one is also sent when nothing
-    /// went out for so long.
-    package typealias Mode = ClientOptions.Liveness.Heartbeat
-
     package struct Policy: Sendable {
-        package var mode = Mode.pingPong
+        package var mode = HeartbeatMode.pingPong
         /// This and the others are at least a millisecond.
         package var interval: Duration = .seconds(30)
         package var deadline: Duration = .seconds(10)

@@ -9,13 +9,6 @@ package struct QueuedRequest<Waiter> {
     package var waiter: Waiter
     /// Whether a response is to come; false for a one-way message, which waits to be written only.
     package let expectsResponse: Bool
-
-    package init(id: RequestID, frame: consuming Frame, waiter: consuming Waiter, expectsResponse: Bool) {
-        self.id = id
-        self.frame = frame
-        self.waiter = waiter
-        self.expectsResponse = expectsResponse
-    }
 }
 
 extension QueuedRequest: Sendable where Waiter: Sendable {}

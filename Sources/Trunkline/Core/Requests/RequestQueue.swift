@@ -10,23 +10,23 @@
 package struct RequestQueue<Waiter> {
     /// Where a request is.
     package enum Place: Sendable {
-        /// In the line, at this distance from its very beginning.
+        /// It waits for a link or its turn: at this distance from the beginning of the queue.
         case waiting(Int)
         case resting
         case onLink(session: UInt64, LinkMachine<Waiter>.Place)
     }
 
-    /// The line. Those that left are `nil`.
-    private var line = Deque<QueuedRequest<Waiter>?>()
-    /// The distance of `line[0]` from the line's very beginning; below zero when requests came back.
+    /// Those that wait for a link or their turn, in order; `nil` where one has left.
+    private var slots = Deque<QueuedRequest<Waiter>?>()
+    /// The distance of `slots[0]` from the beginning of the queue; below zero when requests came back.
     private var start = 0
     private var resting: [RequestID: QueuedRequest<Waiter>] = [:]
     private var places = SequentialMap<Place>()
     private var deadlines = DeadlineQueue()
     private var rests = DeadlineQueue()
-    /// How many requests wait in the line.
+    /// How many requests wait for a link or their turn.
     package private(set) var waitingCount = 0
-    /// What the frames in the line cost.
+    /// What their frames cost.
     private var waitingBytes = 0
     private let maximumWaiting: Int
     private let maximumBytes: Int
@@ -41,28 +41,28 @@ package struct RequestQueue<Waiter> {
     /// How many requests there are, those on links included.
     package var count: Int { places.count }
 
-    /// Whether no request waits in the line.
+    /// Whether no request waits for a link or its turn.
     package var isEmpty: Bool { waitingCount == 0 }
 
     /// Every request, those on links included, in ascending order.
     package var ids: [RequestID] { places.sorted.map(\.key) }
 
     /// The number of requests for which there is memory.
-    package var capacity: Int { max(places.capacity, line.capacity, deadlines.capacity, rests.capacity) }
+    package var capacity: Int { max(places.capacity, slots.capacity, deadlines.capacity, rests.capacity) }
 
     package subscript(_ id: RequestID) -> Place? { places[id] }
 
     /// The request of `id`, if it is on no link.
     package func request(_ id: RequestID) -> QueuedRequest<Waiter>? {
         switch places[id] {
-        case .waiting(let distance)?: line[distance - start]
+        case .waiting(let distance)?: slots[distance - start]
         case .resting?: resting[id]
         case .onLink?, nil: nil
         }
     }
 
-    /// The requests that wait in the line, in order.
-    package var waiting: [QueuedRequest<Waiter>] { (0..<line.count).compactMap { line[$0] } }
+    /// The requests that wait for a link or their turn, in order.
+    package var waiting: [QueuedRequest<Waiter>] { (0..<slots.count).compactMap { slots[$0] } }
 
     // MARK: In
 
@@ -81,7 +81,7 @@ package struct RequestQueue<Waiter> {
         return "\(bytes) bytes of memory are taken by requests that wait (maximumWaitingBytes is \(maximumBytes))"
     }
 
-    /// Appends a new request to the line.
+    /// Appends a new request.
     package mutating func append(_ request: consuming QueuedRequest<Waiter>, deadline: Instant?) {
         let id = request.id
         enqueue(request)
@@ -97,8 +97,8 @@ package struct RequestQueue<Waiter> {
     private mutating func enqueue(_ request: consuming QueuedRequest<Waiter>) {
         waitingCount += 1
         waitingBytes += OutboundQueue.cost(of: request.frame)
-        places.insert(.waiting(start + line.count), for: request.id)
-        line.append(request)
+        places.insert(.waiting(start + slots.count), for: request.id)
+        slots.append(request)
     }
 
     // MARK: To a link and back
@@ -106,14 +106,14 @@ package struct RequestQueue<Waiter> {
     /// Whether the request whose turn is next expects a response; `nil` when there is none.
     package mutating func firstExpectsResponse() -> Bool? {
         dropLeft()
-        return line.isEmpty ? nil : line[0]?.expectsResponse
+        return slots.isEmpty ? nil : slots[0]?.expectsResponse
     }
 
     /// Takes the request out whose turn is next, to be put on a link: `went` is to follow.
     package mutating func popFirst() -> QueuedRequest<Waiter>? {
         dropLeft()
-        guard let first = line.popFirst(), let request = first else { return nil }
-        start = line.isEmpty ? 0 : start + 1
+        guard let first = slots.popFirst(), let request = first else { return nil }
+        start = slots.isEmpty ? 0 : start + 1
         countOut(request)
         return request
     }
@@ -123,11 +123,11 @@ package struct RequestQueue<Waiter> {
         places.insert(.onLink(session: session, place), for: id)
     }
 
-    /// Drops the places at the head of the line of those that left.
+    /// Drops the places at the head of those that left.
     private mutating func dropLeft() {
-        while !line.isEmpty, line[0] == nil {
-            _ = line.popFirst()
-            start = line.isEmpty ? 0 : start + 1
+        while !slots.isEmpty, slots[0] == nil {
+            _ = slots.popFirst()
+            start = slots.isEmpty ? 0 : start + 1
         }
     }
 
@@ -143,7 +143,7 @@ package struct RequestQueue<Waiter> {
             waitingBytes += OutboundQueue.cost(of: request.frame)
             start -= 1
             places.insert(.waiting(start), for: request.id)
-            line.prepend(request)
+            slots.prepend(request)
         }
     }
 
@@ -158,8 +158,8 @@ package struct RequestQueue<Waiter> {
         switch places[id] {
         case .waiting(let distance)?:
             places.remove(id)
-            guard let request = line[distance - start] else { return nil }
-            line[distance - start] = nil
+            guard let request = slots[distance - start] else { return nil }
+            slots[distance - start] = nil
             countOut(request)
             dropDead()
             return request
@@ -186,11 +186,11 @@ package struct RequestQueue<Waiter> {
     /// Drops the places of those that left when they outnumber the others.
     private mutating func dropDead() {
         dropLeft()
-        guard line.count > 2 * waitingCount + 64 else { return }
-        line.removeAll { $0 == nil }
+        guard slots.count > 2 * waitingCount + 64 else { return }
+        slots.removeAll { $0 == nil }
         start = 0
-        for index in 0..<line.count {
-            if let request = line[index] { places.insert(.waiting(index), for: request.id) }
+        for index in 0..<slots.count {
+            if let request = slots[index] { places.insert(.waiting(index), for: request.id) }
         }
     }
 
@@ -216,7 +216,7 @@ package struct RequestQueue<Waiter> {
         return nil
     }
 
-    /// Appends a request that rested to the line, with another waiter.
+    /// Appends a request that rested, with another waiter.
     package mutating func wake(_ id: RequestID, as waiter: Waiter) {
         guard var request = resting.removeValue(forKey: id) else { return }
         request.waiter = waiter

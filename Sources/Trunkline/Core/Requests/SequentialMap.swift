@@ -14,11 +14,6 @@ package struct SequentialMap<Value> {
     struct Slot {
         var key: UInt64
         var value: Value?
-
-        init(key: UInt64, value: Value?) {
-            self.key = key
-            self.value = value
-        }
     }
 
     package init() { ring = [] }

@@ -2,23 +2,30 @@
 ///
 /// The ring shrinks to a quarter when less than a sixteenth of it is filled, so that a burst leaves no memory behind and
 /// a queue that fills and empties in turn does not allocate for every element.
+@usableFromInline
 package struct Deque<Element> {
     /// The ring; its size is zero or a power of two.
-    var slots: [Element?] = []
-    var head = 0
-    var filled = 0
+    @usableFromInline var slots: [Element?] = []
+    @usableFromInline var head = 0
+    @usableFromInline var filled = 0
 
+    @inlinable
     package init() {}
 
+    @inlinable
     package var count: Int { filled }
 
+    @inlinable
     package var isEmpty: Bool { filled == 0 }
 
+    @inlinable
     package var first: Element? { filled == 0 ? nil : slots[head] }
 
+    @inlinable
     package var last: Element? { filled == 0 ? nil : slots[slot(filled &- 1)] }
 
     /// The element at `index`, counted from the front.
+    @inlinable
     package subscript(index: Int) -> Element {
         get {
             guard index >= 0, index < filled, let element = slots[slot(index)] else {
@@ -32,6 +39,7 @@ package struct Deque<Element> {
         }
     }
 
+    @inlinable
     package mutating func append(_ element: consuming Element) {
         if filled == slots.count { grow() }
         slots[slot(filled)] = element
@@ -39,6 +47,7 @@ package struct Deque<Element> {
     }
 
     /// Puts `element` before the first one.
+    @inlinable
     package mutating func prepend(_ element: Element) {
         if filled == slots.count { grow() }
         head = (head &+ slots.count &- 1) & (slots.count &- 1)
@@ -46,6 +55,7 @@ package struct Deque<Element> {
         filled &+= 1
     }
 
+    @inlinable
     package mutating func popFirst() -> Element? {
         guard filled > 0 else { return nil }
         let element = slots[head].take()
@@ -56,31 +66,40 @@ package struct Deque<Element> {
     }
 
     /// Removes every element and keeps a little memory.
+    @inlinable
     package mutating func removeAll() {
         while popFirst() != nil {}
         head = 0
     }
 
     /// Removes every element that satisfies `predicate`, in linear time; the others keep their order.
+    @inlinable
     package mutating func removeAll(where predicate: (Element) -> Bool) {
         for _ in 0..<filled {
             if let element = popFirst(), !predicate(element) { append(element) }
         }
     }
 
+    @inlinable
     func slot(_ index: Int) -> Int { (head &+ index) & (slots.count &- 1) }
 
     /// The number of elements for which there is room.
+    @inlinable
     package var capacity: Int { slots.count }
 
     /// A ring of so many slots, or fewer, does not shrink.
+    @inlinable
     static var keptCapacity: Int { 1024 }
 
+    @inlinable
     mutating func grow() { resize(to: max(8, slots.count * 2)) }
 
+    @usableFromInline
     mutating func resize(to size: Int) {
-        var other = [Element?](repeating: nil, count: size)
-        for index in 0..<filled { other[index] = slots[slot(index)].take() }
+        var other: [Element?] = []
+        other.reserveCapacity(size)
+        for index in 0..<filled { other.append(slots[slot(index)].take()) }
+        for _ in filled..<size { other.append(nil) }
         slots = other
         head = 0
     }
