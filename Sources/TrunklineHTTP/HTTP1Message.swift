@@ -41,7 +41,7 @@ struct HTTP1Message {
     /// A message of `lines` and `content`.
     static func joined(_ lines: consuming [UInt8], _ content: Bytes) -> Bytes {
         lines.reserveCapacity(lines.count + 2 + content.count)
-        lines += "\r\n".utf8
+        lines += [HTTP1Grammar.carriageReturn, HTTP1Grammar.lineFeed]
         lines += content
         return Bytes(lines)
     }

@@ -62,9 +62,7 @@ extension Client {
 
     /// Tells the connection something, as part of a batch: it may lose its link thereby.
     private func command(_ body: (isolated Connection) -> Void) {
-        connection.inCallOfOwner { $0.isInCallOfOwner = true }
         connection.inCallOfOwner(body)
-        connection.inCallOfOwner { $0.isInCallOfOwner = false }
         finish()
     }
 }

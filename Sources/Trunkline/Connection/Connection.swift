@@ -81,7 +81,7 @@ public actor Connection {
     var events: [ConnectionEvent?] = []
     /// Empty, with memory for others.
     var spareEvents: [ConnectionEvent?] = []
-    /// The owner calls, and takes the events itself when it is done.
+    /// The owner calls, and takes the events itself at the end of its batch.
     var isInCallOfOwner = false
     /// The client that this connection belongs to.
     weak var owner: (any ConnectionOwner)?

@@ -19,9 +19,12 @@ extension Connection {
         return assumeIsolated(body)
     }
 
-    /// Runs `body` at once, in a call of the owner's, which takes the events itself.
+    /// Runs `body` at once, in a call of the owner's. Nothing is handed over meanwhile: the owner takes the events itself, at the
+    /// end of its batch.
     nonisolated func inCallOfOwner<Result: Sendable>(_ body: (isolated Connection) -> Result) -> Result {
-        assumeIsolated(body)
+        assumeIsolated { $0.isInCallOfOwner = true }
+        defer { assumeIsolated { $0.isInCallOfOwner = false } }
+        return assumeIsolated(body)
     }
 
     /// Lets requests of `queue` go out that may, and returns whether one more could.

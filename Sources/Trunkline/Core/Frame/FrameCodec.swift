@@ -183,12 +183,19 @@ extension FrameCodec {
     /// Both sides speak alike.
     public func serverSide() -> any FrameCodec { self }
 
-    /// Appends the complete frames of `input`, at most `limit` of them, to `frames`: one dynamic call per batch of bytes.
+    /// Appends every complete frame of `input` to `frames`.
+    @inlinable
+    public mutating func decodeAll(_ input: inout ReceiveBuffer, into frames: inout [Frame]) throws(FrameError) {
+        // Not a default value of the next one: a call without a limit would pass by a codec's own way.
+        try decodeAll(&input, into: &frames, limit: .max)
+    }
+
+    /// Appends at most `limit` complete frames of `input` to `frames`: one dynamic call per batch of bytes.
     @inlinable
     public mutating func decodeAll(
         _ input: inout ReceiveBuffer,
         into frames: inout [Frame],
-        limit: Int = .max
+        limit: Int
     ) throws(FrameError) {
         var rest = limit
         while rest > 0, !input.isEmpty {
