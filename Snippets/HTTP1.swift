@@ -40,7 +40,8 @@ try await withClient(to: server.endpoint, speaking: codec) { client in
 
     // A response as it comes: the head first, then content.
     var log = Bytes()
-    for try await part in try client.stream(HTTP1Request(.get, "/log")) {
+    let reply = HTTP1ReplyStream(client.stream(try Request(HTTP1Request(.get, "/log"))))
+    for try await part in reply {
         switch part {
         case .head(let response): print(response.status, response.headers)
         case .content(let bytes): log += bytes

@@ -28,25 +28,19 @@ let client = Client(to: server.endpoint, speaking: .standard)
 let people = try await client.send(JSONRequest(Search(namePrefix: "Ada"), replyingWith: [Person].self))
 for person in people { print("1. \(person.fullName), \(person.born)") }
 
-// 2. Another type, and keys as the server has them: a format of your own.
-enum Snake: JSONFormat {
-    static var type: UInt32 { 0x412 }
-    static var encoder: JSONEncoder {
-        let encoder = JSONEncoder()
-        encoder.keyEncodingStrategy = .convertToSnakeCase
-        encoder.outputFormatting = .sortedKeys  // equal requests are equal bytes, and so found in the cache
-        return encoder
-    }
-    static var decoder: JSONDecoder {
-        let decoder = JSONDecoder()
-        decoder.keyDecodingStrategy = .convertFromSnakeCase
-        return decoder
+// 2. Another type, and keys as the server has them. It can be cached, too, as every typed request.
+extension JSONRequest {
+    static func snakeCase(_ body: Body, replyingWith reply: Reply.Type) -> JSONRequest {
+        var request = JSONRequest(body, replyingWith: reply)
+        request.type = 0x412
+        request.encoder.keyEncodingStrategy = .convertToSnakeCase
+        request.decoder.keyDecodingStrategy = .convertFromSnakeCase
+        return request
     }
 }
-// A name for it, for those who ask often. It can be cached, too, as every typed request.
-typealias FindPeople = FormattedJSONRequest<Search, [Person], Snake>
 for _ in 1...2 {
-    let people = try await client.send(FindPeople(Search(namePrefix: "Ada")), cache: .for(.seconds(60)))
+    let search = JSONRequest.snakeCase(Search(namePrefix: "Ada"), replyingWith: [Person].self)
+    let people = try await client.send(search, cache: .for(.seconds(60)))
     print("2. \(people.map(\.fullName).joined(separator: ", "))")
 }
 

@@ -14,10 +14,11 @@ public import Trunkline
 ///
 /// **Parts.** A response that is there in full is one frame. One that is not, and is larger than `partSize` or of unknown
 /// length, comes in parts: the head by itself, then content as it arrives; the `response` is the last of them. `send`
-/// joins them, up to `options.requests.maximumReplySize` (16 MiB), `stream` hands them out:
+/// joins them, up to `options.requests.maximumReplySize` (16 MiB), `HTTP1ReplyStream` hands them out:
 ///
 /// ```swift
-/// for try await part in try client.stream(HTTP1Request(.get, "/export.csv")) {
+/// let reply = HTTP1ReplyStream(client.stream(try Request(HTTP1Request(.get, "/export.csv"))))
+/// for try await part in reply {
 ///     switch part {
 ///     case .head(let response): print(response.status, response.headers)
 ///     case .content(let bytes): file.append(bytes)

@@ -1,47 +1,29 @@
 public import Trunkline
 
-extension Client {
-    /// Sends `request` and returns the server's response as it comes: the head, content in pieces, trailers.
-    ///
-    /// Parameters, errors and what a slow reader causes are those of `stream` of a `Request`. Leaving the loop early gives
-    /// the request up; its content is still read to the end and dropped, as HTTP/1.1 knows no cancellation, or the link is
-    /// left behind with it where nothing may follow the request (`FrameCodec.mayPipeline(behind:)`).
-    ///
-    /// - Throws: `invalidRequest`, fate `notSent`, for what cannot be sent.
-    public nonisolated func stream(
-        _ request: HTTP1Request,
-        timeout: Duration? = nil,
-        partTimeout: Duration? = nil,
-        retry: RetryPolicy? = nil,
-        waitsForReady: Bool = true,
-        buffering: ReplyBuffering = ReplyBuffering()
-    ) throws(ClientError) -> HTTP1ReplyStream {
-        HTTP1ReplyStream(
-            frames: stream(
-                try Request(request),
-                timeout: timeout,
-                partTimeout: partTimeout,
-                retry: retry,
-                waitsForReady: waitsForReady,
-                buffering: buffering
-            )
-        )
-    }
-}
-
-/// A response of HTTP/1.1 as it comes: see `Client.stream` of an `HTTP1Request`.
+/// A response of HTTP/1.1 as it comes: the head, content in pieces, trailers.
 ///
-/// It can be read once, and is cancelled under the same conditions as a `ReplyStream`: mind top-level code.
+/// ```swift
+/// let log = HTTP1ReplyStream(client.stream(try Request(HTTP1Request(.get, "/log"))))
+/// for try await part in log { … }
+/// ```
+///
+/// It can be read once, and is cancelled under the same conditions as the `ReplyStream` that it reads: mind top-level code.
+/// Leaving the loop early gives the request up; its content is still read to the end and dropped, as HTTP/1.1 knows no
+/// cancellation, or the link is left behind with it where nothing may follow the request
+/// (`FrameCodec.mayPipeline(behind:)`).
 public struct HTTP1ReplyStream: AsyncSequence, Sendable {
     /// The head, content, or trailers.
     public typealias Element = HTTP1Part
     /// What `send` throws.
     public typealias Failure = ClientError
 
-    let frames: ReplyStream
+    let reply: ReplyStream
+
+    /// Reads `reply`, the response to an `HTTP1Request`.
+    public init(_ reply: ReplyStream) { self.reply = reply }
 
     /// Gives the request up at once. Without effect after the end.
-    public func cancel() { frames.cancel() }
+    public func cancel() { reply.cancel() }
 
     /// Takes elements off a stream.
     public struct AsyncIterator: AsyncIteratorProtocol {
@@ -53,9 +35,9 @@ public struct HTTP1ReplyStream: AsyncSequence, Sendable {
         var rest: [HTTP1Part] = []
 
         /// The next element; `nil` at the end. Throws once, and is at its end then.
-        public mutating func next() async throws(ClientError) -> HTTP1Part? {
+        public mutating func next(isolation actor: isolated (any Actor)?) async throws(ClientError) -> HTTP1Part? {
             while rest.isEmpty {
-                guard let frame = try await frames?.next() else { return nil }
+                guard let frame = try await frames?.next(isolation: actor) else { return nil }
                 do throws(FrameError) {
                     rest = try HTTP1Part.parts(of: frame, isFirst: isFirst).reversed()
                 } catch {
@@ -68,21 +50,16 @@ public struct HTTP1ReplyStream: AsyncSequence, Sendable {
             }
             return rest.popLast()
         }
-
-        /// The next element; `nil` at the end. Throws once, and is at its end then.
-        public mutating func next(isolation actor: isolated (any Actor)?) async throws(ClientError) -> HTTP1Part? {
-            try await next()
-        }
     }
 
     /// An iterator. Have one for a stream: several would share its elements.
     public func makeAsyncIterator() -> AsyncIterator {
-        AsyncIterator(reply: frames, frames: frames.makeAsyncIterator())
+        AsyncIterator(reply: reply, frames: reply.makeAsyncIterator())
     }
 }
 
 /// A piece of a response of HTTP/1.1 that is read as it comes: first the head, then content in any number of pieces, then
-/// the trailers if there are any. See `Client.stream` of an `HTTP1Request`.
+/// the trailers if there are any. See `HTTP1ReplyStream`.
 public enum HTTP1Part: Sendable, Hashable {
     /// Status and fields, with an empty body.
     case head(HTTP1Response)

@@ -10,16 +10,6 @@ struct JSONRequestTests {
     struct Answer: Codable, Sendable, Equatable { var lines: [Line] }
     struct Line: Codable, Sendable, Equatable { var number: Int }
 
-    enum Snake: JSONFormat {
-        static var type: UInt32 { 0x412 }
-        static var encoder: JSONEncoder {
-            let encoder = JSONEncoder()
-            encoder.keyEncodingStrategy = .convertToSnakeCase
-            encoder.outputFormatting = .sortedKeys
-            return encoder
-        }
-    }
-
     private func with(
         _ handler: @escaping LoopbackServer.Handler,
         _ body: nonisolated(nonsending) (Client) async throws -> Void
@@ -41,11 +31,21 @@ struct JSONRequestTests {
         }
     }
 
-    @Test func aFormatHasTypeAndCodersOfItsOwn() async throws {
-        try await with({ $0.type == 0x412 && $0.body == #"{"user_name":"ada"}"# ? .reply(#"{"lines":[]}"#) : .close }) {
-            client in
-            let answer = try await client.send(FormattedJSONRequest<Question, Answer, Snake>(Question(userName: "ada")))
-            #expect(answer.lines.isEmpty)
+    @Test func aRequestHasTypeAndCodersOfItsOwn() async throws {
+        try await with({
+            $0.type == 0x412 && $0.body == #"{"user_name":"ada"}"# ? .reply(#"{"user_name":"bob"}"#) : .close
+        }) { client in
+            var request = JSONRequest(Question(userName: "ada"), replyingWith: Question.self)
+            request.type = 0x412
+            request.encoder.keyEncodingStrategy = .convertToSnakeCase
+            request.decoder.keyDecodingStrategy = .convertFromSnakeCase
+            let answer = try await client.send(request)
+            #expect(answer.userName == "bob")
+            // Those of another request are others.
+            #expect(JSONRequest(1, replyingWith: Int.self).encoder.outputFormatting == .sortedKeys)
+            let other = JSONRequest(Question(userName: "ada"), replyingWith: Answer.self)
+            let body = try other.encode()
+            #expect(body == #"{"userName":"ada"}"#)
         }
     }
 
@@ -83,7 +83,8 @@ struct JSONRequestTests {
 
     private func decodingError<Reply: Decodable & Sendable>(_ text: String, _: Reply.Type) -> JSONDecodingError? {
         do {
-            _ = try JSONRequest<Question, Reply>.decode(Frame(.response, body: Bytes(text)))
+            let request = JSONRequest(Question(userName: "ada"), replyingWith: Reply.self)
+            _ = try JSONRequest.decode(Frame(.response, body: Bytes(text)), for: request)
             return nil
         } catch {
             return error as? JSONDecodingError

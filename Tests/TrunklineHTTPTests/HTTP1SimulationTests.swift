@@ -223,7 +223,7 @@ struct HTTP1SimulationTests {
             }
             #expect(error?.code == .protocolViolation && error?.fate == .answered)
             #expect(await client.statistics.cache.count == 0)
-            var parts = try client.stream(HTTP1Request(.get, "/parts")).makeAsyncIterator()
+            var parts = HTTP1ReplyStream(client.stream(try Request(HTTP1Request(.get, "/parts")))).makeAsyncIterator()
             do throws(ClientError) {
                 _ = try await parts.next()
                 Issue.record("no error")

@@ -10,88 +10,59 @@ public import Trunkline
 /// let session = try await client.send(JSONRequest(Login(name: "ada"), replyingWith: Session.self))
 /// ```
 ///
-/// Its type is 0x402 and its content type `.json`, and `prepare` puts both where the protocol has a place for them. To have
-/// another type, or dates and keys as the server writes them, set `type`, `encoder` and `decoder` of a `JSONFormat`:
+/// Its type is 0x402 and its content type `.json`, put where the protocol has a place for them. To have another type, or
+/// dates and keys as the server writes them, set `type`, `encoder` and `decoder`, best in one place for all requests:
 ///
 /// ```swift
-/// enum Snake: JSONFormat {
-///     static var encoder: JSONEncoder {
-///         let encoder = JSONEncoder()
-///         encoder.keyEncodingStrategy = .convertToSnakeCase
-///         encoder.outputFormatting = .sortedKeys
-///         return encoder
-///     }
-///     static var decoder: JSONDecoder {
-///         let decoder = JSONDecoder()
-///         decoder.keyDecodingStrategy = .convertFromSnakeCase
-///         return decoder
+/// extension JSONRequest {
+///     static func snakeCase(_ body: Body, replyingWith: Reply.Type) -> JSONRequest {
+///         var request = JSONRequest(body)
+///         request.type = 0x412
+///         request.encoder.keyEncodingStrategy = .convertToSnakeCase
+///         request.decoder.keyDecodingStrategy = .convertFromSnakeCase
+///         return request
 ///     }
 /// }
-/// let request = FormattedJSONRequest<Login, Session, Snake>(Login(name: "ada"))
+/// let session = try await client.send(.snakeCase(Login(name: "ada"), replyingWith: Session.self))
 /// ```
 ///
 /// What cannot be encoded is `invalidRequest`, fate `notSent`; a reply that cannot be decoded is `invalidRequest`, fate
 /// `answered`, with a `JSONDecodingError` as its cause.
-public typealias JSONRequest<Body: Encodable & Sendable, Reply: Decodable & Sendable> =
-    FormattedJSONRequest<Body, Reply, PlainJSON>
-
-/// How JSON texts are written and read, and which type of frame carries them.
-public protocol JSONFormat: Sendable {
+public struct JSONRequest<Body: Encodable & Sendable, Reply: Decodable & Sendable>: TypedRequest {
+    /// The body, before it is encoded.
+    public var body: Body
     /// The number of the type of request. Default 0x402, which `.standard` has for JSON.
-    static var type: UInt32 { get }
-    /// Makes an encoder for one body. Default: Foundation's, with `.sortedKeys`.
+    public var type: UInt32 = 0x402
+    /// Writes the body. Default: Foundation's, with `.sortedKeys`; each request has one of its own.
     ///
     /// Let one of your own sort keys, too: else equal requests have different bytes, so that none is found in the cache and
     /// none is coalesced with another.
-    static var encoder: JSONEncoder { get }
-    /// Makes a decoder for one reply. Default: one with the defaults of Foundation.
-    static var decoder: JSONDecoder { get }
-}
-
-extension JSONFormat {
-    /// What `.standard` has for JSON.
-    public static var type: UInt32 { 0x402 }
-    /// A new one with the defaults of Foundation and `.sortedKeys`.
-    public static var encoder: JSONEncoder {
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = .sortedKeys
-        return encoder
-    }
-    /// A new one with the defaults of Foundation.
-    public static var decoder: JSONDecoder { JSONDecoder() }
-}
-
-/// JSON as Foundation writes and reads it when it is told nothing, but with sorted keys.
-public enum PlainJSON: JSONFormat {}
-
-/// A request whose body and reply are JSON texts in a format: see `JSONRequest`.
-public struct FormattedJSONRequest<Body: Encodable & Sendable, Reply: Decodable & Sendable, Format: JSONFormat>:
-    TypedRequest
-{
-    /// What the reply is read as.
-    public typealias Response = Reply
-
-    /// What is asked.
-    public var body: Body
+    public var encoder: JSONEncoder
+    /// Reads the reply. Default: one with the defaults of Foundation; each request has one of its own.
+    public var decoder = JSONDecoder()
 
     /// A request with `body`, whose reply is a `Reply`.
-    public init(_ body: Body, replyingWith reply: Reply.Type = Reply.self) { self.body = body }
-
-    /// The format's.
-    public static var type: UInt32 { Format.type }
+    public init(_ body: Body, replyingWith reply: Reply.Type = Reply.self) {
+        self.body = body
+        encoder = JSONEncoder()
+        encoder.outputFormatting = .sortedKeys
+    }
 
     /// JSON.
     public static var contentType: ContentType? { .json }
 
-    /// The body as the format's encoder writes it.
-    public func encode() throws -> Bytes { Bytes(try Format.encoder.encode(body)) }
+    /// Sets the type.
+    public func prepare(_ request: inout Request) { request.type = type }
 
-    /// The reply as the format's decoder reads it.
+    /// The body as `encoder` writes it.
+    public func encode() throws -> Bytes { Bytes(try encoder.encode(body)) }
+
+    /// The reply as the request's `decoder` reads it.
     ///
     /// - Throws: `JSONDecodingError`.
-    public static func decode(_ response: Frame) throws -> Reply {
+    public static func decode(_ response: Frame, for request: Self) throws -> Reply {
         do {
-            return try Format.decoder.decode(Reply.self, from: Data(response.body))
+            return try request.decoder.decode(Reply.self, from: Data(response.body))
         } catch {
             throw JSONDecodingError(error, in: response.body)
         }
