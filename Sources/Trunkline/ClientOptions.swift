@@ -36,9 +36,6 @@ extension ClientOptions {
     /// All addresses of a name are used, as RFC 8305 (Happy Eyeballs version 2) says: IPv6 first, then the families take
     /// turns; an attempt that takes long goes on while the next one starts; the first that succeeds wins.
     public struct Connecting: Sendable {
-        /// How the kernel probes a server that is quiet. With a heartbeat (`ClientOptions.Liveness`) it is the second line.
-        public typealias KeepAlive = KeepAliveOptions
-
         /// From the start of an attempt at an endpoint until its link is ready, or begins to restore subscriptions, which
         /// has a bound of its own (`handshake.timeout`). Name resolution and all addresses share it. Default 3 s.
         public var timeout: Duration = .seconds(3)
@@ -57,7 +54,7 @@ extension ClientOptions {
         public var noDelay = true
         /// Lets the kernel probe a server that is quiet (SO_KEEPALIVE); `nil` for never. Default: after 60 s, every 10 s,
         /// three times.
-        public var keepAlive: KeepAlive? = KeepAlive()
+        public var keepAlive: KeepAliveOptions? = KeepAliveOptions()
         /// For how long bytes that were written may stay unacknowledged, or the server's full receive window may stay shut,
         /// before the link is lost (TCP_USER_TIMEOUT), in milliseconds; `nil` for as long as the system sees fit, which
         /// is about 15 minutes on Linux. Ignored on other systems.
@@ -146,6 +143,9 @@ extension ClientOptions {
         /// none). Default false: an endpoint with such a cause is left out until its failure is forgotten
         /// (`Failover.halfLife`), and when all have one, callers who wait are told `unavailable`.
         public var retriesPermanentCauses = false
+
+        /// The defaults.
+        public init() {}
     }
 
     /// What happens on every new link before anything else.
@@ -182,6 +182,9 @@ extension ClientOptions {
         /// subscriptions there are: it has this time from its start, and again from every response to one of its
         /// requests. With *n* subscriptions that is at most *n* + 1 times this; callers wait within their own deadlines.
         public var timeout: Duration = .seconds(2)
+
+        /// The defaults.
+        public init() {}
     }
 
     /// Going from one endpoint to another.
@@ -199,11 +202,8 @@ extension ClientOptions {
             public init() {}
         }
 
-        /// The order in which endpoints are tried.
-        public typealias Order = EndpointOrder
-
         /// The order in which endpoints are tried. Default `.ordered`.
-        public var order = Order.ordered
+        public var order = EndpointOrder.ordered
         /// An endpoint that failed is tried after those that did not, until its failure is forgotten: after three of
         /// these. Default 30 s; zero forgets at once.
         public var halfLife: Duration = .seconds(30)
@@ -218,6 +218,9 @@ extension ClientOptions {
         /// How long to stay away from a preferred endpoint before it is returned to, with the old link drained; `nil`,
         /// the default, to stay where it works.
         public var returnsToPreferredAfter: Duration?
+
+        /// The defaults.
+        public init() {}
     }
 
     /// Noticing that a link is dead although nobody said so.
@@ -241,11 +244,8 @@ extension ClientOptions {
     /// A link that is silent from its beginning to its end, and one ended by `maximumStalls` without any frame, count as a
     /// failure of its endpoint: the next attempt goes to another one, if there is one.
     public struct Liveness: Sendable {
-        /// What is sent on a link that is quiet.
-        public typealias Heartbeat = HeartbeatMode
-
         /// What is sent on a link that is quiet. Default `.pingPong`; in protocols whose codec has no ping, none.
-        public var heartbeat = Heartbeat.pingPong
+        public var heartbeat = HeartbeatMode.pingPong
         /// For how long no frame must have come in, with `.oneWay` gone out, for a ping to be sent. Default 30 s, at least
         /// 1 ms, as are the others.
         public var interval: Duration = .seconds(30)
@@ -289,6 +289,9 @@ extension ClientOptions {
         /// count begins anew; a server whose every answer comes too late, while there is always a request more, looks the
         /// same: give it more time, or no limit.
         public var maximumStalls: Int? = 3
+
+        /// The defaults.
+        public init() {}
     }
 
     /// Requests and their responses.
@@ -350,6 +353,9 @@ extension ClientOptions {
         /// How long `close()` waits for requests that have no deadline, or a later one, and for a server that reads slowly what
         /// is left to be written; one that reads nothing has 2 s once the last request has ended. Default 30 s.
         public var drainTimeout: Duration = .seconds(30)
+
+        /// The defaults.
+        public init() {}
     }
 
     /// Responses that are kept for later callers: those to calls with a `CachePolicy`, and no others.
@@ -362,6 +368,9 @@ extension ClientOptions {
         /// How many bytes they hold: the response's body and fields, those of the request (or your own key), and 512 bytes of
         /// bookkeeping for each. A response that is larger by itself is not kept. Default 16 MiB.
         public var maximumBytes = 16 * 1024 * 1024
+
+        /// The defaults.
+        public init() {}
     }
 
     /// Finding out why links end.
@@ -372,6 +381,9 @@ extension ClientOptions {
         public var probe: (@Sendable (DisconnectReport) async -> Bool)?
         /// How long a report waits for `probe`, whose task is cancelled then. Default 3 s.
         public var probeTimeout: Duration = .seconds(3)
+
+        /// The defaults.
+        public init() {}
     }
 
     /// Bytes on their way out.
@@ -381,6 +393,9 @@ extension ClientOptions {
         public var highWatermark = 1024 * 1024
         /// Below so many bytes they go on. Default 256 KiB; held at or below `highWatermark`.
         public var lowWatermark = 256 * 1024
+
+        /// The defaults.
+        public init() {}
     }
 
     /// Bytes on their way in.
@@ -394,6 +409,9 @@ extension ClientOptions {
         /// ever, and what else comes is held, in order. When so many bytes are held, a frame counting as its body, its named
         /// bytes and some 200 bytes, nothing more is read. With 0 reading stops at once. Default 1 MiB.
         public var maximumHeld = 1024 * 1024
+
+        /// The defaults.
+        public init() {}
     }
 }
 

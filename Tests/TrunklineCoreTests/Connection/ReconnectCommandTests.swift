@@ -9,7 +9,7 @@ import Testing
     @Test func aHintIsTheLeastWaitWithUpToATenthMore() throws {
         for seed in 0..<100 as Range<UInt64> {
             var policy = ReconnectMachine.Policy()
-            policy.reconnect = FixedRetries(count: .max, delay: .seconds(1))
+            policy.reconnect = Backoff(minimum: .seconds(1), cap: .seconds(1))
             var machine = ReconnectMachine(endpoints: ["a:1"], policy: policy, seed: seed)
             _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
             let until = try wait(machine.linkLost(1, .closedByServer, retryAfter: .seconds(20), at: now))
@@ -61,7 +61,7 @@ import Testing
     /// Also if each answers before it sends us on.
     @Test(arguments: [false, true])
     func serversThatSendUsToEachOtherGetOneTurnEach(answering: Bool) throws {
-        var machine = machine(["a:1", "b:1"]) { $0.reconnect = FixedRetries(count: 100, delay: .seconds(1)) }
+        var machine = machine(["a:1", "b:1"]) { $0.reconnect = Backoff(minimum: .seconds(1), cap: .seconds(1)) }
         let a = try attempt(machine.linkNeeded(at: now))
         _ = machine.linkReady(a.id, at: now)
         if answering { machine.linkAnswered() }

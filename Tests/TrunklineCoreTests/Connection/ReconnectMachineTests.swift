@@ -202,7 +202,7 @@ import Testing
 
     @Test func aRequestAfterAnOrderlyEndWaitsForNoMoreThanTheFloorAndItsJitter() throws {
         for demand in [ReconnectMachine.Demand.none, .pushes, .request] {
-            var machine = machine(["a:1"]) { $0.reconnect = FixedRetries(count: .max, delay: .seconds(30)) }
+            var machine = machine(["a:1"]) { $0.reconnect = Backoff(minimum: .seconds(30), cap: .seconds(30)) }
             _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
             machine.linkAnswered()
             let action = machine.linkLost(1, .closedByServer, isOrderly: true, demand: demand, at: after(5))
@@ -217,7 +217,7 @@ import Testing
 
     /// The server is down after all: from here on its clients are paced as always.
     @Test func aFailedAttemptEndsThePromptness() throws {
-        var machine = machine(["a:1"]) { $0.reconnect = FixedRetries(count: .max, delay: .seconds(30)) }
+        var machine = machine(["a:1"]) { $0.reconnect = Backoff(minimum: .seconds(30), cap: .seconds(30)) }
         _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         machine.linkAnswered()
         let start = try wait(machine.linkLost(1, .closedByServer, isOrderly: true, at: after(5)))

@@ -19,25 +19,27 @@ import Testing
         }
     }
 
-    @Test func fixedRetriesAreCountedFromTheFirstFailure() {
-        let policy = FixedRetries(count: 3, delay: .seconds(5))
-        for failed in 0...3 {
-            #expect(policy.decision(for: failure(failedAttempts: failed), random: { 0 }) == .retry(after: .seconds(5)))
+    @Test func aMinimumAtTheCapIsAFixedWait() {
+        let policy = Backoff(minimum: .seconds(5), cap: .seconds(5))
+        for round in [0, 1, 5, 1000] {
+            let decision = policy.decision(for: failure(round: round), random: { 0.5 })
+            #expect(decision == .retry(after: .seconds(5)))
         }
-        #expect(policy.decision(for: failure(failedAttempts: 4), random: { 0 }) == .giveUp)
+        // The minimum holds beyond the cap, too.
+        let long = Backoff(minimum: .seconds(60)).decision(for: failure(round: 100), random: { 0.9 })
+        #expect(long == .retry(after: .seconds(60)))
     }
 
-    @Test func aRandomDelayIsDrawnFromItsRange() {
-        let policy = RandomDelay(.seconds(1.5) ... .seconds(11.5))
-        #expect(policy.decision(for: failure(), random: { 0 }) == .retry(after: .seconds(1.5)))
-        #expect(policy.decision(for: failure(), random: { 0.5 }) == .retry(after: .seconds(6.5)))
+    @Test func aWaitIsDrawnEvenlyFromTheMinimumUp() {
+        let policy = Backoff(minimum: .seconds(1.5), base: .seconds(11.5), cap: .seconds(11.5))
+        for round in [0, 1, 50] {
+            #expect(policy.decision(for: failure(round: round), random: { 0 }) == .retry(after: .seconds(1.5)))
+            #expect(policy.decision(for: failure(round: round), random: { 0.5 }) == .retry(after: .seconds(6.5)))
+        }
         var generator = SeededGenerator(seed: 1)
         for _ in 0..<100 {
             let delay = wait(policy, using: &generator)
             #expect(delay >= .seconds(1.5) && delay <= .seconds(11.5))
-        }
-        for odd in [RandomDelay(.seconds(-5) ... .seconds(-1)), RandomDelay(.zero ... .seconds(Int64.max))] {
-            #expect(wait(odd, using: &generator) >= .zero)
         }
     }
 
@@ -91,6 +93,8 @@ import Testing
         let backoffs = [
             Backoff(base: .seconds(-5), factor: -2, cap: .seconds(-1)),
             Backoff(base: .seconds(Int64.max), cap: .seconds(Int64.max)),
+            Backoff(minimum: .seconds(-5), base: .zero), Backoff(minimum: .seconds(Int64.max)),
+            Backoff(minimum: .seconds(1), base: .seconds(Int64.max), cap: .seconds(Int64.max)),
             Backoff(factor: .infinity), Backoff(factor: .nan), Backoff(base: .zero, factor: .infinity),
         ]
         for backoff in backoffs {

@@ -10,7 +10,7 @@ import Testing
     /// One second between rounds; a first, then b.
     static func machine(in state: String) -> ReconnectMachine {
         var policy = ReconnectMachine.Policy()
-        policy.reconnect = FixedRetries(count: .max, delay: .seconds(1))
+        policy.reconnect = Backoff(minimum: .seconds(1), cap: .seconds(1))
         var machine = ReconnectMachine(endpoints: ["a:1", "b:1"], policy: policy, seed: 1)
         if state == "idle" { return machine }
         if state == "closed" { machine.close() }

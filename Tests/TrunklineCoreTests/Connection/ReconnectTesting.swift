@@ -11,7 +11,7 @@ extension ReconnectTesting {
         _ change: (inout ReconnectMachine.Policy) -> Void = { _ in }
     ) -> ReconnectMachine {
         var policy = ReconnectMachine.Policy()
-        policy.reconnect = FixedRetries(count: .max, delay: .seconds(1))
+        policy.reconnect = Backoff(minimum: .seconds(1), cap: .seconds(1))
         change(&policy)
         return ReconnectMachine(endpoints: endpoints, policy: policy, seed: 1)
     }

@@ -5,7 +5,7 @@ import Testing
 /// When a link that works is replaced: shortages last 250 ms, and replacements are ever farther apart.
 @Suite struct LinkReplacementTests {
     private func replacement(
-        _ policy: any ReconnectPolicy = FixedRetries(count: .max, delay: .seconds(10)),
+        _ policy: any ReconnectPolicy = Backoff(minimum: .seconds(10), cap: .seconds(10)),
         stableAfter: Duration = .seconds(60)
     ) -> LinkReplacement {
         LinkReplacement(policy: policy, stableAfter: stableAfter, seed: 1)
@@ -112,7 +112,7 @@ import Testing
     }
 
     @Test func aWaitBelowZeroIsNone() {
-        var replacement = replacement(FixedRetries(count: .max, delay: .seconds(-5)))
+        var replacement = replacement(Backoff(minimum: .seconds(-5), cap: .seconds(-5)))
         replacement.replaced(afterAnswers: 0, at: at(1))
         #expect(replacement.look(.unanswered, isWaiting: true, at: at(1)) == .unanswered)
     }

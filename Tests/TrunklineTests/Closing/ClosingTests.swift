@@ -36,7 +36,7 @@ struct ClosingTests {
     @Test func reportsEndWhenTheClientIsClosed() throws {
         let network = SimulatedNetwork(seed: 1)
         let options = ClientOptions { options in
-            options.reconnecting.policy = FixedRetries(count: 1, delay: .seconds(60))
+            options.reconnecting.policy = Backoff(minimum: .seconds(60), cap: .seconds(60))
             options.diagnosis.probe = { _ in
                 (try? await network.clock.sleep(for: .seconds(2))) == nil
             }
@@ -220,7 +220,7 @@ struct ClosingTests {
     @Test func closingWithAProbeUnderWayDoesNotCallTheOwnerBack() throws {
         let network = SimulatedNetwork(seed: 1)
         let options = ClientOptions { options in
-            options.reconnecting.policy = FixedRetries(count: .max, delay: .seconds(60))
+            options.reconnecting.policy = Backoff(minimum: .seconds(60), cap: .seconds(60))
             options.diagnosis.probe = { _ in
                 (try? await network.clock.sleep(for: .seconds(2))) == nil
             }

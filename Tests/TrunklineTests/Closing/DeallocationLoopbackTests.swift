@@ -134,7 +134,7 @@ extension HeavyTests {
                 options.connecting.timeout = .seconds(3600)
                 options.requests.timeout = .seconds(3600)
                 options.requests.drainTimeout = .seconds(3600)
-                options.reconnecting.policy = FixedRetries(count: 1000, delay: .seconds(3600))
+                options.reconnecting.policy = Backoff(minimum: .seconds(3600), cap: .seconds(3600))
                 switch phase {
                 case .handshaking:
                     options.handshake.timeout = .seconds(3600)

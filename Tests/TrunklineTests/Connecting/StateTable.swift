@@ -97,7 +97,7 @@ struct StateWorld: Sendable {
             }
             let witness = Witness { isGone.withLock { $0 = true } }
             let options = ClientOptions { options in
-                options.reconnecting.policy = FixedRetries(count: 1000, delay: .seconds(10))
+                options.reconnecting.policy = Backoff(minimum: .seconds(10), cap: .seconds(10))
                 options.requests.timeout = .seconds(60)
                 options.handshake.perform = { handshaker in
                     facts.runningHandshakes.withLock { $0 += 1 }

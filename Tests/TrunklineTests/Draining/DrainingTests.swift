@@ -70,7 +70,7 @@ struct DrainingTests {
     /// One-way messages on a link were no demand for the next one: they waited for as long as the policy says.
     @Test func unwrittenMessagesGoOutOnTheNextLinkAtOnceAfterAGoAway() throws {
         let options = ClientOptions {
-            $0.reconnecting.policy = FixedRetries(count: .max, delay: .seconds(60))
+            $0.reconnecting.policy = Backoff(minimum: .seconds(60), cap: .seconds(60))
             $0.requests.timeout = .seconds(600)
         }
         try simulateTwo(options: options) { network, first, second, client in

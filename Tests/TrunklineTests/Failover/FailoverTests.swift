@@ -28,7 +28,7 @@ struct FailoverTests {
     /// Options without chance: whatever fails is tried again after ten seconds.
     private func patient(_ change: (inout ClientOptions) -> Void = { _ in }) -> ClientOptions {
         ClientOptions {
-            $0.reconnecting.policy = FixedRetries(count: .max, delay: .seconds(10))
+            $0.reconnecting.policy = Backoff(minimum: .seconds(10), cap: .seconds(10))
             $0.requests.timeout = .seconds(60)
             change(&$0)
         }

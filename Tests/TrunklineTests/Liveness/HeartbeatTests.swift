@@ -96,8 +96,8 @@ struct HeartbeatTests {
         }
     }
 
-    @Test(arguments: [ClientOptions.Liveness.Heartbeat.none, .oneWay])
-    func noHeartbeatSendsNothingInAnHourAndOneWayExpectsNothing(_ heartbeat: ClientOptions.Liveness.Heartbeat) throws {
+    @Test(arguments: [HeartbeatMode.none, .oneWay])
+    func noHeartbeatSendsNothingInAnHourAndOneWayExpectsNothing(_ heartbeat: HeartbeatMode) throws {
         let options = ClientOptions { $0.liveness.heartbeat = heartbeat }
         let server = LoopbackServer.Options { $0.answersPings = false }
         try simulate(server: server, options: options, handler: { _ in .noReply }) { service, client in

@@ -157,10 +157,10 @@ struct LivenessTests {
     // MARK: Servers that answer nothing
 
     /// One request per second is far below what an error rate needs: 60 of 60 timed out without a failover.
-    @Test(arguments: Wording.allCases, [ClientOptions.Liveness.Heartbeat.none, .oneWay, .pingPong])
+    @Test(arguments: Wording.allCases, [HeartbeatMode.none, .oneWay, .pingPong])
     func aClientOfAServerThatHangsGoesOnToTheNext(
         _ wording: Wording,
-        _ heartbeat: ClientOptions.Liveness.Heartbeat
+        _ heartbeat: HeartbeatMode
     ) throws {
         try simulate(speaking: wording.layout) { service, _ in
             let other = try await service.startServer(at: "other:7000", speaking: wording.layout)

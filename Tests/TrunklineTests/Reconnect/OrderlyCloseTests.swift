@@ -77,7 +77,7 @@ struct OrderlyCloseTests {
     }
 
     @Test func aRequestDoesNotWaitForTheBackoffAfterAnOrderlyEnd() throws {
-        let options = ClientOptions { $0.reconnecting.policy = FixedRetries(count: .max, delay: .seconds(30)) }
+        let options = ClientOptions { $0.reconnecting.policy = Backoff(minimum: .seconds(30), cap: .seconds(30)) }
         try simulate(options: options) { service, client in
             let pushes = client.pushes()
             try await expectEcho("first", by: client)
@@ -96,7 +96,7 @@ struct OrderlyCloseTests {
 
     /// The request was written while the server closed: it is lost with the link, and its next try connects promptly.
     @Test func aRequestThatCrossesTheCloseConnectsPromptlyToo() throws {
-        let options = ClientOptions { $0.reconnecting.policy = FixedRetries(count: .max, delay: .seconds(30)) }
+        let options = ClientOptions { $0.reconnecting.policy = Backoff(minimum: .seconds(30), cap: .seconds(30)) }
         try simulate(options: options) { service, client in
             try await expectEcho("first", by: client)
             await service.server.disconnectAll()

@@ -21,7 +21,7 @@ struct SeedPlan: Sendable {
     let seed: UInt64
     let matching: Matching
     let hosts: [String]
-    let heartbeat: ClientOptions.Liveness.Heartbeat
+    let heartbeat: HeartbeatMode
     let heartbeatTimes: (interval: Duration, deadline: Duration)
     let hasHandshake: Bool
     /// The servers speak first, and the handshake listens.

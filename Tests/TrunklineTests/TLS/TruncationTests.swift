@@ -19,7 +19,7 @@ struct TruncationTests {
             try await server.listen(on: network.address("db"))
             let options = ClientOptions { options in
                 options.tls.roots = .only(authority.root)
-                options.reconnecting.policy = FixedRetries(count: .max, delay: .seconds(30))
+                options.reconnecting.policy = Backoff(minimum: .seconds(30), cap: .seconds(30))
                 options.requests.timeout = .seconds(60)
             }
             let endpoint = Endpoint.host("db", port: 7000).secured()

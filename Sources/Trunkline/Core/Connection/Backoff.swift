@@ -1,8 +1,11 @@
 /// How long to wait before the next attempt to connect: exponential, with full jitter.
 ///
 /// The wait before round *n* (from 0) is drawn evenly from zero to `min(cap, base × factorⁿ)`, the first wait
-/// included, so that many clients that lost the same server do not come back together.
+/// included, so that many clients that lost the same server do not come back together. With a `minimum` it is drawn from
+/// there instead of from zero: `Backoff(minimum: .seconds(5), cap: .seconds(5))` always waits 5 s.
 public struct Backoff: ReconnectPolicy, Hashable {
+    /// No wait is shorter, even where `cap` or the ceiling of a round is. Default zero; less than zero counts as zero.
+    public var minimum: Duration = .zero
     /// The longest first wait. Default 200 ms; less than zero counts as zero.
     public var base: Duration = .milliseconds(200)
     /// By how much the longest wait grows from round to round. Default 2; less than 1 counts as 1.
@@ -10,8 +13,14 @@ public struct Backoff: ReconnectPolicy, Hashable {
     /// No wait is longer. Default 30 s.
     public var cap: Duration = .seconds(30)
 
-    /// The defaults: base 200 ms, factor 2, cap 30 s.
-    public init(base: Duration = .milliseconds(200), factor: Double = 2, cap: Duration = .seconds(30)) {
+    /// The defaults: no minimum, base 200 ms, factor 2, cap 30 s.
+    public init(
+        minimum: Duration = .zero,
+        base: Duration = .milliseconds(200),
+        factor: Double = 2,
+        cap: Duration = .seconds(30)
+    ) {
+        self.minimum = minimum
         self.base = base
         self.factor = factor
         self.cap = cap
@@ -27,8 +36,12 @@ public struct Backoff: ReconnectPolicy, Hashable {
         return .nanoseconds(Int64(min(nanoseconds, limit, 9e18)))
     }
 
-    /// Waits up to the ceiling of the failure's round, drawn evenly.
+    /// Waits from the minimum up to the ceiling of the failure's round, drawn evenly.
     public func decision(for failure: ReconnectFailure, random: () -> Double) -> ReconnectDecision {
-        .retry(after: .nanoseconds(Int64(Double(ceiling(round: failure.round).clampedNanoseconds) * random())))
+        let lowest = max(0, minimum.clampedNanoseconds)
+        let highest = max(lowest, ceiling(round: failure.round).clampedNanoseconds)
+        guard lowest < highest else { return .retry(after: .nanoseconds(lowest)) }
+        let nanoseconds = Double(lowest) + (Double(highest) - Double(lowest)) * random()
+        return .retry(after: .nanoseconds(Int64(min(nanoseconds, 9e18))))
     }
 }
