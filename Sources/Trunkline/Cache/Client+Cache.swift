@@ -88,8 +88,7 @@ extension Client {
         /// Bytes that they hold, as `options.cache.maximumBytes` counts them.
         public var byteCount = 0
 
-        /// All counts at zero.
-        public init() {}
+        init() {}
     }
 
     // MARK: The way of a call

@@ -9,7 +9,7 @@ extension Connection {
         /// Links that became ready.
         public var links = 0
         /// Links that became ready after another one.
-        public var reconnects: Int { max(0, links - 1) }
+        package var reconnects: Int { max(0, links - 1) }
         /// Pings sent.
         public var pings = 0
         /// Pings, pongs, cancellations and frames that take leave that the codec made and could not encode: a mistake of
@@ -20,11 +20,10 @@ extension Connection {
         /// How often each cause ended an attempt or a link.
         public var disconnects: [DisconnectCause: Int] = [:]
 
-        /// All counts at zero.
-        public init() {}
+        init() {}
 
         /// The share of all ends that `cause` has, from 0 to 1.
-        public func share(of cause: DisconnectCause) -> Double {
+        package func share(of cause: DisconnectCause) -> Double {
             let all = disconnects.values.reduce(0, +)
             return all == 0 ? 0 : Double(disconnects[cause] ?? 0) / Double(all)
         }

@@ -53,7 +53,7 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     public internal(set) var isNetworkUp: Bool?
 
     /// The system's error number; 0 where there is none.
-    public var errno: Int32 { (error as? TransportError)?.errno ?? 0 }
+    package var errno: Int32 { (error as? TransportError)?.errno ?? 0 }
 
     /// The report in one line.
     public var description: String {
