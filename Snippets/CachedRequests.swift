@@ -41,11 +41,11 @@ try await server.waitForRequest { $0.body == "slow" }
 while await client.statistics.cache.shares == shares { try await Task.sleep(for: .milliseconds(1)) }  // both have asked
 impatient.cancel()
 _ = await impatient.result
-print("4. one has left, cancel frames: \(await server.journal.cancelCount)")
+print("4. one has left, cancel frames: \(await server.journal.cancels.count)")
 patient.cancel()
 _ = await patient.result
 try await server.waitForCancel()
-print("   both have left, cancel frames: \(await server.journal.cancelCount)")
+print("   both have left, cancel frames: \(await server.journal.cancels.count)")
 
 // 5. A key of your own, and forgetting what has changed.
 let user = CachePolicy.for(.seconds(60)).keyed(by: "user 7")
@@ -53,7 +53,7 @@ _ = try await client.send(Request(type: 0x402, body: "user 7, asked at 12:00"), 
 _ = try await client.send(Request(type: 0x402, body: "user 7, asked at 12:01"), cache: user)
 client.removeCachedResponse(for: "user 7")
 _ = try await client.send(Request(type: 0x402, body: "user 7, asked at 12:02"), cache: user)
-print("5. of three calls, requests: \(await server.received.count { String($0.body).hasPrefix("user 7") })")
+print("5. of three calls, requests: \(await server.journal.requests.count { String($0.body).hasPrefix("user 7") })")
 
 // 6. The server is gone: an old answer is better than none.
 await server.stop()

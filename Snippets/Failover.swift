@@ -23,7 +23,7 @@ let client = Client(to: [first.endpoint, second.endpoint], speaking: .standard, 
 let reports = client.disconnects
 
 try await client.connect()
-print("logged in: \(await first.received.map { String($0.body) })")
+print("logged in: \(await first.journal.requests.map { String($0.body) })")
 // Fifty callers with forty requests each; the first server dies when it has seen a quarter of them.
 let answered = try await withThrowingTaskGroup(of: Int.self) { callers in
     for caller in 0..<50 {
@@ -36,7 +36,7 @@ let answered = try await withThrowingTaskGroup(of: Int.self) { callers in
             return 40
         }
     }
-    try await first.waitForRequests(500)
+    try await first.wait { $0.requestCount >= 500 }
     await first.kill()
     var sum = 0
     for try await count in callers { sum += count }
@@ -51,7 +51,7 @@ for await state in client.states.prefix(1) {
     if case .ready(let endpoint, _) = state { print("now with the \(name(endpoint)) server") }
 }
 print("sent again: \(await client.statistics.retries > 0 ? "some" : "none"); answered: \(answered) of 2000")
-print("logged in there: \(await second.received.first.map { String($0.body) } ?? "nobody")")
+print("logged in there: \(await second.journal.requests.first.map { String($0.body) } ?? "nobody")")
 
 await client.close()
 await first.stop()

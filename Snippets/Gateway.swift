@@ -27,7 +27,7 @@ let gateway = HTTPGateway(
 
 // It is what the server does about HTTP; about everything else it does what it always did.
 let server = try await LoopbackServer.start(speaking: .standard) { frame in
-    gateway.isMessage(frame) ? gateway.reaction(to: frame) : .echo
+    gateway.reaction(to: frame) ?? .echo
 }
 
 // A client of the gateway, which here goes no other way.

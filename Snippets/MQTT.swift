@@ -294,7 +294,7 @@ try await withClient(to: broker.endpoint, speaking: MQTTCodec(), options: option
     // The client connects anew, performs its handshake and subscribes without our doing.
     await broker.disconnectAll(reset: true)
     _ = try await client.send(.publish(oven), retry: .idempotent())
-    let subscriptions = await broker.received.filter { $0.type == MQTT.Packet.subscribe.rawValue }
+    let subscriptions = await broker.journal.requests.filter { $0.type == MQTT.Packet.subscribe.rawValue }
     print("subscribed \(subscriptions.count) times")
 }
 // It has taken leave, so nobody hears of its will.

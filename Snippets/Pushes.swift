@@ -41,7 +41,7 @@ ones.finish()
 
 // A link that is replaced leaves its mark: what was pushed meanwhile nobody knows.
 await server.disconnectAll()
-try await server.waitForConnections(1)
+try await server.wait { $0.connectionCount == 1 }
 _ = try await client.send(Request(type: 0x402))
 
 // Closing the client ends the streams; what is buffered can still be read.

@@ -52,6 +52,6 @@ do {
 
 // Closing waits for what is still out, then takes leave.
 await client.close()
-try await server.waitForConnections(0)
+try await server.wait { $0.connectionCount == 0 }
 await server.stop()
 print("QuickStart: done")

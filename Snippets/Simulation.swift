@@ -30,6 +30,4 @@ try await network.run {
     await client.close()
     await server.stop()
 }
-print("attempts to connect: \(network.linksMade > 2 ? "several" : "few"); links left: \(network.openLinks)")
-print("the same in every run with this seed: \(network.fingerprint != 0)")
 print("Simulation: done")

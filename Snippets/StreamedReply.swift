@@ -40,7 +40,7 @@ func countTicks() async throws -> Int {
 }
 
 let ticks = try await countTicks()
-try await server.wait { $0.cancelCount == 1 }
+try await server.wait { $0.cancels.count == 1 }
 print("\(ticks) ticks, then cancelled")
 
 // `send` joins the bodies.

@@ -71,20 +71,20 @@ struct GatewayRequest {
     // MARK: Whether it may be asked
 
     /// Refuses an origin that is not on the list.
-    func check(against origins: [HTTPOrigin: HTTPOrigin]) throws(GatewayRefusal) {
-        guard origins[origin] != nil else {
+    func check(against origins: [HTTPOrigin.Identity: HTTPOrigin]) throws(GatewayRefusal) {
+        guard origins[origin.identity] != nil else {
             throw GatewayRefusal(.forbidden, "\(origin) is not an origin that this gateway asks")
         }
     }
 
     /// Refuses an origin on the list whose name leads to where it must not. Looks it up for as long as `limit`.
     func checkAddresses(
-        against origins: [HTTPOrigin: HTTPOrigin],
+        against origins: [HTTPOrigin.Identity: HTTPOrigin],
         _ resolver: Resolver,
         within limit: Duration
     ) async throws {
         // An address on the list was meant; a name may lead anywhere.
-        if origins[origin]?.allowsPrivateAddresses == true || origin.isAddress { return }
+        if origins[origin.identity]?.allowsPrivateAddresses == true || origin.isAddress { return }
         let lookup = OriginLookup(origin.host, resolver)
         let addresses: [SocketAddress]
         do { addresses = try await withTimeout(limit) { try await lookup.addresses() } } catch let error as ClientError

@@ -35,13 +35,13 @@ public final class HTTPGateway: Sendable {
         ///
         /// There is no limit for all of them together: what the temporary directory may have to hold is `maximumConcurrency`
         /// times the sum of this and `maximumRequestBody`.
-        public var maximumSpool = 4 * 1024 * 1024 * 1024
+        package var maximumSpool = 4 * 1024 * 1024 * 1024
         /// How many requests are under way at once; further ones are refused. Default 256.
         public var maximumConcurrency = 256
         /// The longest time without progress at the origin, rounded up to whole seconds. Default 60 s.
         public var timeout: Duration = .seconds(60)
         /// The longest time from a request to the end of its answer, slow clients included. Default 1 hour.
-        public var maximumDuration: Duration = .seconds(3600)
+        package var maximumDuration: Duration = .seconds(3600)
 
         /// The defaults.
         public init() {}
@@ -61,13 +61,12 @@ public final class HTTPGateway: Sendable {
         /// Those that failed: the origin, a limit on the way, or a client that went away.
         public var failed = 0
         /// Those that are under way.
-        public var underWay = 0
+        package var underWay = 0
 
-        /// All counts at zero.
-        public init() {}
+        init() {}
     }
 
-    let origins: [HTTPOrigin: HTTPOrigin]
+    let origins: [HTTPOrigin.Identity: HTTPOrigin]
     let options: Options
     let session: OriginSession
     let resolver: Resolver
@@ -80,7 +79,7 @@ public final class HTTPGateway: Sendable {
 
     init(allowing origins: [HTTPOrigin], options: Options, resolver: Resolver) {
         self.resolver = resolver
-        self.origins = Dictionary(origins.map { ($0, $0) }) { $1.allowsPrivateAddresses ? $1 : $0 }
+        self.origins = Dictionary(origins.map { ($0.identity, $0) }) { $1.allowsPrivateAddresses ? $1 : $0 }
         self.options = options
         var limits = OriginSession.Options()
         limits.maximumSpooled = min(options.maximumSpool, options.maximumResponseBody)
@@ -91,17 +90,20 @@ public final class HTTPGateway: Sendable {
     public var statistics: Statistics { counters.withLock { $0 } }
 
     /// What a server does about requests; those in one frame that are no HTTP message get no reply, those in pieces a refusal.
-    public var handler: LoopbackServer.Handler { { self.reaction(to: $0) } }
-
-    /// What a server does about `frame`, for handlers that do other things as well: see `isMessage(_:)`.
-    public func reaction(to frame: Frame) -> Reaction {
-        guard frame.kind == .part || frame.type == TunnelWire.messageType else { return .noReply }
-        return .perform { try await self.serve($0) }
+    public var handler: LoopbackServer.Handler {
+        { frame in
+            guard frame.kind == .part || frame.type == TunnelWire.messageType else { return .noReply }
+            return .perform { try await self.serve($0) }
+        }
     }
+
+    /// What a server does about `frame` if it is an HTTP message, or the first piece of one; `nil` for all others. For handlers
+    /// that do other things as well: `{ gateway.reaction(to: $0) ?? .echo }`.
+    public func reaction(to frame: Frame) -> Reaction? { isMessage(frame) ? handler(frame) : nil }
 
     /// Whether `frame` is an HTTP message, or the first piece of one: pieces have no type of their own, so one that begins as a
     /// request with an `http` URL does is taken for one.
-    public func isMessage(_ frame: Frame) -> Bool {
+    package func isMessage(_ frame: Frame) -> Bool {
         frame.kind == .part ? GatewayRequest.isBeginning(frame.body) : frame.type == TunnelWire.messageType
     }
 

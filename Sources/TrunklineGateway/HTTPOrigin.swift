@@ -1,4 +1,4 @@
-public import Foundation
+package import Foundation
 import Trunkline
 
 /// Scheme, host and port of a server of HTTP (RFC 6454), as a gateway's allow-list has them.
@@ -8,16 +8,16 @@ import Trunkline
 /// network; one with a name is not, wherever its name leads, unless it says so.
 public struct HTTPOrigin: Sendable, Hashable, CustomStringConvertible {
     /// `http` or `https`.
-    public let scheme: String
+    package let scheme: String
     /// A name or an address, in small letters.
-    public let host: String
+    package let host: String
     /// 80 and 443 unless it is written.
-    public let port: Int
-    /// Whether the name may lead to an address of this machine or this network. Not part of its identity.
+    package let port: Int
+    /// Whether the name may lead to an address of this machine or this network.
     public var allowsPrivateAddresses = false
 
     /// The origin of a URL; `nil` when it has none that a gateway could ask.
-    public init?(of url: URL) {
+    package init?(of url: URL) {
         guard let scheme = url.scheme?.lowercased(), ["http", "https"].contains(scheme),
             let host = url.host(percentEncoded: false)?.lowercased(), !host.isEmpty, !host.contains("*"),
             host.unicodeScalars.allSatisfy(\.isPrinted)  // no zero byte either, behind which another name may stand
@@ -42,17 +42,14 @@ public struct HTTPOrigin: Sendable, Hashable, CustomStringConvertible {
         return host.contains(":") || parts.count == 4 && parts.allSatisfy { UInt8($0).map { "\($0)" } == String($0) }
     }
 
-    /// Compares scheme, host and port.
-    public static func == (a: HTTPOrigin, b: HTTPOrigin) -> Bool {
-        a.scheme == b.scheme && a.host == b.host && a.port == b.port
+    /// What an origin is looked up by.
+    struct Identity: Hashable {
+        let scheme: String
+        let host: String
+        let port: Int
     }
 
-    /// Hashes scheme, host and port.
-    public func hash(into hasher: inout Hasher) {
-        hasher.combine(scheme)
-        hasher.combine(host)
-        hasher.combine(port)
-    }
+    var identity: Identity { Identity(scheme: scheme, host: host, port: port) }
 
     /// As it is written, always with its port.
     public var description: String { "\(scheme)://\(host.contains(":") ? "[\(host)]" : host.escaped()):\(port)" }

@@ -19,6 +19,7 @@ public import Trunkline
 /// request, at the gateway and at the origin. Bodies stream in both directions. Nothing is cached.
 public final class HTTPTunnel: Sendable {
     /// Which way an answer came.
+    @nonexhaustive
     public enum Route: Sendable, Hashable {
         /// Over the link, from the gateway.
         case link
@@ -27,6 +28,7 @@ public final class HTTPTunnel: Sendable {
     }
 
     /// Which way requests go.
+    @nonexhaustive
     public enum Policy: Sendable, Hashable {
         /// Over the link, and not at all without it: they wait for one.
         case linkOnly

@@ -1,15 +1,17 @@
-public import Foundation
 import Trunkline
 import TrunklineHTTP
 
 #if canImport(FoundationNetworking)
+    import Foundation
     public import FoundationNetworking
+#else
+    public import Foundation
 #endif
 
 /// The head of a response that came through a tunnel, or past it.
 ///
 /// Sendable as its superclass is: it adds constants.
-public final class TunnelResponse: HTTPURLResponse, @unchecked Sendable {
+final class TunnelResponse: HTTPURLResponse, @unchecked Sendable {
     /// Which way it came.
     let way: HTTPTunnel.Route
     /// What the gateway says of an answer of its own.
@@ -52,7 +54,7 @@ public final class TunnelResponse: HTTPURLResponse, @unchecked Sendable {
     }
 
     /// Not supported: a route is not archived.
-    public required init?(coder: NSCoder) { nil }
+    required init?(coder: NSCoder) { nil }
 }
 
 extension URLResponse {

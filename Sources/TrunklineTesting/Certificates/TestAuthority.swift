@@ -15,18 +15,15 @@ public import Trunkline
 /// but tests: its own key is in memory, and it signs whatever it is asked to.
 public final class TestAuthority: Sendable {
     /// What a certificate is for (RFC 5280 §4.2.1.12).
-    public enum Usage: Sendable {
-        case server, client
+    public struct Usage: Sendable {
+        /// For a server.
+        public static let server = Usage(extensionValue: "serverAuth")
+        /// For a client that the server asks for a certificate.
+        public static let client = Usage(extensionValue: "clientAuth")
         /// To sign code, which no link needs.
-        case code
+        package static let code = Usage(extensionValue: "codeSigning")
 
-        var extensionValue: String {
-            switch self {
-            case .server: "serverAuth"
-            case .client: "clientAuth"
-            case .code: "codeSigning"
-            }
-        }
+        let extensionValue: String
     }
 
     /// Its own certificate.
@@ -53,8 +50,9 @@ public final class TestAuthority: Sendable {
     }
 
     /// An authority below this one.
-    public func intermediate(named name: String = "Trunkline test intermediate") throws(TransportError) -> TestAuthority
-    {
+    package func intermediate(
+        named name: String = "Trunkline test intermediate"
+    ) throws(TransportError) -> TestAuthority {
         var request = CertificateRequest(subject: name)
         request.isAuthority = true
         return TestAuthority(try Certificate(request, signedBy: certificate), below: self)
@@ -107,7 +105,7 @@ public final class TestAuthority: Sendable {
 
 extension PEM {
     /// Writes the text to a new file at `path` that nobody else may read, for servers that want files.
-    public func write(toFile path: String) throws(TransportError) {
+    package func write(toFile path: String) throws(TransportError) {
         try createFile(at: path, with: Array(try load()))
     }
 }

@@ -1,8 +1,8 @@
 import Trunkline
 
 extension CodecConformance {
-    /// What a codec has to keep.
-    public enum Rule: String, Sendable, Hashable, CaseIterable {
+    /// What a codec has to keep; `CodecConformance` lists them for users.
+    package enum Rule: String, Sendable, Hashable, CaseIterable {
         /// What one side encodes the other decodes: the same frames, no more and no fewer, whatever is in their bodies.
         case roundTrip
         /// Frames become the bytes, and bytes the frames, that a sample says.
@@ -39,11 +39,14 @@ extension CodecConformance {
     /// Something that a codec does wrong.
     public struct Violation: Sendable, Hashable, CustomStringConvertible {
         /// What it should have kept.
-        public let rule: Rule
+        package let rule: Rule
         /// What was done and what came of it.
         public let message: String
         /// What was fed, or what was encoded.
         public let bytes: [UInt8]
+
+        /// The name of the rule, as `CodecConformance` lists them.
+        public var ruleName: String { rule.rawValue }
 
         /// The rule, the message, and the first of the bytes in hexadecimal.
         public var description: String {
@@ -61,11 +64,11 @@ extension CodecConformance {
         /// What is wrong: the first few of each rule.
         public internal(set) var violations: [Violation] = []
         /// How often each rule was seen broken.
-        public internal(set) var counts: [Rule: Int] = [:]
+        package internal(set) var counts: [Rule: Int] = [:]
         /// What could not be checked, and why.
         public internal(set) var unchecked: [String] = []
         /// How many inputs were fed.
-        public internal(set) var inputs = 0
+        package internal(set) var inputs = 0
 
         static let shownPerRule = 3
 

@@ -12,9 +12,25 @@ public import Trunkline
 /// ```
 ///
 /// Every sample is encoded by one side and decoded by the other (`serverSide()`), then fed in every split and merge, cut
-/// short, made too large and corrupted; `Rule` lists what is looked for. All of it is decided by the seed and takes a
+/// short, made too large and corrupted; below is what is looked for. All of it is decided by the seed and takes a
 /// second or two in a debug build. Give codecs with a large limit a smaller one to be checked with: a limit of some kilobytes is
 /// checked faster and no less well.
+///
+/// | Rule | |
+/// |---|---|
+/// | `roundTrip` | What one side encodes the other decodes: the same frames, no more and no fewer, whatever is in their bodies |
+/// | `vector` | Frames become the bytes, and bytes the frames, that a sample says |
+/// | `copies` | Copies of a codec share nothing: every link has its own state |
+/// | `determinism` | The same bytes give the same frames, the same frame the same bytes |
+/// | `append` | `encode` appends, whatever is in the buffer before it |
+/// | `truncation` | A frame that is not complete is neither decoded nor refused, also when the connection ends |
+/// | `split`, `merge` | Where the bytes are split makes no difference; each frame takes its own bytes and no others |
+/// | `progress` | No frame without bytes |
+/// | `limit` | What is too large is refused both ways, a length before its body is awaited |
+/// | `matching` | Every serial number of `matching` travels, and responses have those of their requests |
+/// | `heartbeat`, `cancellation` | Pings, pongs and cancellations arrive as what they are |
+/// | `window` | Both sides agree on which frames of a client are window updates |
+/// | `refusal` | Bytes that a sample says are wrong are refused |
 ///
 /// A codec that traps ends the process, and one that never returns hangs it: `announcesInputs` then says on what.
 public struct CodecConformance: Sendable {
@@ -44,13 +60,13 @@ public struct CodecConformance: Sendable {
     /// Whether parts end where the network happened to cut them, so that only the reply that is joined from them is the
     /// same at every split; false unless set.
     public var joinsParts = false
-    /// Decides everything that is random. 1 unless set.
+    /// Decides everything that is random. 1 unless set; check with several for more inputs.
     public var seed: UInt64 = 1
     /// How many corrupted samples and runs of random bytes each side is fed; 3000 unless set.
-    public var garbageInputs = 3000
+    package var garbageInputs = 3000
     /// With how many single-byte corruptions of the samples each side is fed at most; 65,536 unless set. Up to 257 bytes of
     /// samples, these are every value of every byte.
-    public var corruptedInputs = 65_536
+    package var corruptedInputs = 65_536
     /// Writes every input to standard error before it is fed: when the codec traps or hangs, the last line says on what.
     public var announcesInputs = false
 

@@ -3,53 +3,64 @@ public import Trunkline
 extension LoopbackServer {
     /// What a server has seen and done since it was started, or since `forget()`.
     public struct Journal: Sendable {
+        /// Why the server ended a connection by itself last: the client's bytes were no frame, or a frame of the server could
+        /// not be encoded (`FrameError`), the TLS handshake failed (`TransportError`), or `Reaction.perform` threw.
+        public internal(set) var lastFailure: (any Error)?
         /// Requests received, those of handshakes and restored subscriptions among them.
         public internal(set) var requestCount = 0
         /// Cancel frames received.
-        public internal(set) var cancelCount = 0
+        package internal(set) var cancelCount = 0
         /// Pings received.
         public internal(set) var pingCount = 0
         /// Pongs received: answers to pings of ours.
         public internal(set) var pongCount = 0
         /// Frames that belonged to a request that was under way, or had been: pieces of it and window updates, of which
         /// `requestCount` and `received` know nothing. See `Reaction.perform`.
-        public internal(set) var requestPartCount = 0
+        package internal(set) var requestPartCount = 0
         /// Bodies of `Reaction.perform` that ended without a reply, and their connections with them.
-        public internal(set) var unansweredCount = 0
+        package internal(set) var unansweredCount = 0
         /// What the last of those threw; `nil` if it returned.
-        public internal(set) var lastBodyFailure: (any Error)?
+        package internal(set) var lastBodyFailure: (any Error)? {
+            didSet { lastFailure = lastBodyFailure ?? lastFailure }
+        }
         /// Replies that were put on their way.
-        public internal(set) var replyCount = 0
+        package internal(set) var replyCount = 0
         /// Delayed or held replies that were dropped because their request was cancelled.
-        public internal(set) var droppedReplyCount = 0
+        package internal(set) var droppedReplyCount = 0
         /// Connections that are open.
         public internal(set) var connectionCount = 0
         /// Connections that were ever accepted.
         public internal(set) var totalConnections = 0
         /// Connections that were closed at once because there were `Options.maximumConnections`.
-        public internal(set) var refusedConnectionCount = 0
+        package internal(set) var refusedConnectionCount = 0
         /// TLS handshakes that were completed.
-        public internal(set) var handshakeCount = 0
+        package internal(set) var handshakeCount = 0
         /// Those of them that took up an earlier session.
-        public internal(set) var resumptionCount = 0
+        package internal(set) var resumptionCount = 0
         /// TLS handshakes that failed.
-        public internal(set) var handshakeFailureCount = 0
+        package internal(set) var handshakeFailureCount = 0
         /// Why the last of those failed, as the server saw it.
-        public internal(set) var lastHandshakeFailure: TransportError?
+        package internal(set) var lastHandshakeFailure: TransportError? {
+            didSet { lastFailure = lastHandshakeFailure ?? lastFailure }
+        }
         /// Connections that were closed because the client sent what is no frame.
-        public internal(set) var malformedCount = 0
+        package internal(set) var malformedCount = 0
         /// Why the last of those was closed.
-        public internal(set) var lastMalformation: FrameError?
+        package internal(set) var lastMalformation: FrameError? {
+            didSet { lastFailure = lastMalformation ?? lastFailure }
+        }
         /// Frames of ours that the codec could not encode. They were not sent, and their connections were closed.
-        public internal(set) var unencodableCount = 0
+        package internal(set) var unencodableCount = 0
         /// Why the last of those could not be encoded.
-        public internal(set) var lastEncodingFailure: FrameError?
+        package internal(set) var lastEncodingFailure: FrameError? {
+            didSet { lastFailure = lastEncodingFailure ?? lastFailure }
+        }
         /// Connections that were reset because the client did not read: see `Options.maximumUnsent`.
-        public internal(set) var overflowCount = 0
+        package internal(set) var overflowCount = 0
         /// Bytes received.
-        public internal(set) var bytesReceived = 0
+        package internal(set) var bytesReceived = 0
         /// Bytes that the kernel took from us.
-        public internal(set) var bytesSent = 0
+        package internal(set) var bytesSent = 0
 
         /// The latest requests and cancel frames, oldest first.
         private var latest = Deque<Frame>()
@@ -64,12 +75,12 @@ extension LoopbackServer {
 
         /// The requests and cancel frames in the order of their arrival: the latest of them, as many as
         /// `Options.recordedFrames` and `recordedBytes` allow.
-        public var received: [Frame] { (0..<latest.count).map { latest[$0] } }
+        package var received: [Frame] { (0..<latest.count).map { latest[$0] } }
 
-        /// The requests among `received`.
+        /// The requests in the order of their arrival: the latest 10,000, of 16 MiB at most.
         public var requests: [Frame] { received.filter { $0.kind != .cancel } }
 
-        /// The cancel frames among `received`.
+        /// The cancel frames in the order of their arrival, the latest of them.
         public var cancels: [Frame] { received.filter { $0.kind == .cancel } }
 
         mutating func note(_ frame: Frame) {

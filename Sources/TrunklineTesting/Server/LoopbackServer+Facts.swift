@@ -6,22 +6,23 @@ extension LoopbackServer {
     public var journal: Journal { record }
 
     /// The latest requests and cancel frames, in the order of their arrival; see `Journal`.
-    public var received: [Frame] { record.received }
+    package var received: [Frame] { record.received }
 
     /// Connections that are open.
-    public var connectionCount: Int { record.connectionCount }
+    package var connectionCount: Int { record.connectionCount }
 
     /// Connections that were ever accepted.
-    public var totalConnections: Int { record.totalConnections }
+    package var totalConnections: Int { record.totalConnections }
 
     /// Starts the journal anew.
-    public func forget() { record = record.emptied }
+    package func forget() { record = record.emptied }
 
     // MARK: Waiting
 
     /// Why a fact was not awaited to the end.
     public struct WaitError: Error, Sendable, CustomStringConvertible {
         /// What came first.
+        @nonexhaustive
         public enum Reason: Sendable, Hashable {
             /// The time was over.
             case timedOut
@@ -42,6 +43,11 @@ extension LoopbackServer {
 
     /// Returns as soon as `condition` holds of the journal, at once if it does already. It is asked after every change,
     /// on the server's loop.
+    ///
+    /// ```swift
+    /// try await server.wait { $0.connectionCount == 1 }
+    /// try await server.wait { $0.requestCount >= 500 }
+    /// ```
     ///
     /// - Parameter limit: How long to wait at most, from this call.
     @discardableResult
@@ -89,12 +95,12 @@ extension LoopbackServer {
     }
 
     /// Waits until so many requests have come in all.
-    public func waitForRequests(_ count: Int, within limit: Duration = .seconds(10)) async throws(WaitError) {
+    package func waitForRequests(_ count: Int, within limit: Duration = .seconds(10)) async throws(WaitError) {
         try await wait(within: limit) { $0.requestCount >= count }
     }
 
     /// Waits until exactly so many connections are open.
-    public func waitForConnections(_ count: Int, within limit: Duration = .seconds(10)) async throws(WaitError) {
+    package func waitForConnections(_ count: Int, within limit: Duration = .seconds(10)) async throws(WaitError) {
         try await wait(within: limit) { $0.connectionCount == count }
     }
 

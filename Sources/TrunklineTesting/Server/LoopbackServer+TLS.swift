@@ -14,14 +14,14 @@ extension LoopbackServer {
         /// Who the server is.
         public var identity: TLSIdentity
         /// The oldest version to agree to. Default TLS 1.2.
-        public var minimumVersion = TLSVersion.tls12
+        package var minimumVersion = TLSVersion.tls12
         /// Who is believed about clients, which must show a certificate then; `nil`, the default, asks for none.
         public var clientRoots: PEM?
         /// Whether a connection begins with TLS. If not, the reaction `startTLS` begins it. Default true.
         public var beginsAtOnce = true
         /// How long a handshake may take, from the connection, or from the reaction `startTLS`. A connection that is not secured
         /// by then is closed, and counted as a failed handshake (`timedOut`). Default 10 s.
-        public var handshakeTimeout = Duration.seconds(10)
+        package var handshakeTimeout = Duration.seconds(10)
         /// What it speaks, by ALPN, the best first: clients that offer none of them are refused. Default: whatever.
         public var applicationProtocols: [String] = []
 

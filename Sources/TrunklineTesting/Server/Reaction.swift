@@ -4,7 +4,7 @@ public import Trunkline
 ///
 /// A value that the server's handler returns. The server performs it on its event loop with timers, never with tasks (but for
 /// `perform`), so that a simulation is reproducible. Everything that reactions to one batch of requests write goes out in one write. What
-/// the codec cannot encode closes the connection, so that a test fails at once, and `journal.lastEncodingFailure` says why.
+/// the codec cannot encode closes the connection, so that a test fails at once, and `journal.lastFailure` says why.
 ///
 /// With `HTTP1Codec`, `reply` of bytes is a response 200 with that content, `echo` one with the request's, `status` one with
 /// that status, and parts are chunks. A body that begins with `HTTP/1.` is a whole message, for fields of your own:
@@ -57,7 +57,7 @@ extension Reaction {
 
     /// Replies with an error: `send` throws `rejected`, with `HTTP1Codec` for the statuses that it rejects. The protocol must
     /// have a status or another mark of error responses, and `.standard` has neither: otherwise the connection is
-    /// closed, and `journal.lastEncodingFailure` says why.
+    /// closed, and `journal.lastFailure` says why.
     public static func status(_ status: UInt32, _ body: Bytes = Bytes()) -> Reaction {
         reply(Frame(.response, status: status, isErrorResponse: true, body: body))
     }
@@ -95,10 +95,10 @@ extension Reaction {
     public static let noReply = Reaction(.noReply)
 
     /// Replies twice with an echo.
-    public static let twice = sequence([.echo, .echo])
+    package static let twice = sequence([.echo, .echo])
 
     /// Echoes under a serial that nobody has used: the last one that the protocol has.
-    public static let unknownSerial = Reaction(.unknownSerial)
+    package static let unknownSerial = Reaction(.unknownSerial)
 }
 
 // MARK: - Order and time
@@ -122,7 +122,7 @@ extension Reaction {
     }
 
     /// As `outOfOrder(window:)`, in an order that follows from `seed`.
-    public static func shuffled(window: Int, seed: UInt64, _ reaction: Reaction = .echo) -> Reaction {
+    package static func shuffled(window: Int, seed: UInt64, _ reaction: Reaction = .echo) -> Reaction {
         Reaction(.outOfOrder(window: max(1, window), seed: seed, reaction))
     }
 }
@@ -136,7 +136,7 @@ extension Reaction {
     }
 
     /// Asks the client for a sign of life.
-    public static let ping = Reaction(.ping)
+    package static let ping = Reaction(.ping)
 
     /// Goes on with TLS once everything before is written (STARTTLS): `.sequence([.reply("go on"), .startTLS])`. The server
     /// needs `options.tls`, with `beginsAtOnce = false`; bytes that have come in plaintext meanwhile close the connection.
@@ -147,7 +147,7 @@ extension Reaction {
 
 extension Reaction {
     /// Does `reaction` and writes its bytes one at a time, one in each turn of the loop.
-    public static func oneByteAtATime(_ reaction: Reaction = .echo) -> Reaction { inPieces(of: 1, reaction) }
+    package static func oneByteAtATime(_ reaction: Reaction = .echo) -> Reaction { inPieces(of: 1, reaction) }
 
     /// Does `reaction` and writes its bytes in pieces of `size` (at least 1), one in each turn of the loop.
     public static func inPieces(of size: Int, _ reaction: Reaction = .echo) -> Reaction {
@@ -175,7 +175,7 @@ extension Reaction {
     public static let reset = Reaction(.reset)
 
     /// Reads nothing more from this connection until `LoopbackServer.resumeReading()`; TCP pushes back on the client.
-    public static let stopReading = Reaction(.stopReading)
+    package static let stopReading = Reaction(.stopReading)
 
     /// Writes `bytes` as they are.
     public static func garbage(_ bytes: Bytes) -> Reaction { Reaction(.bytes(bytes)) }
@@ -183,5 +183,5 @@ extension Reaction {
     /// Writes the header of a reply whose length is the largest that its field holds, and no body.
     ///
     /// For a `FrameLayout`; of another codec it knows no header and writes 64 bytes of 0xFF.
-    public static let absurdLength = Reaction(.absurdLength)
+    package static let absurdLength = Reaction(.absurdLength)
 }

@@ -1,5 +1,5 @@
 /// How a name of a simulated network is answered when it is looked up in one of the two families.
-public enum NameAnswer: Sendable, Hashable {
+package enum NameAnswer: Sendable, Hashable {
     /// With what it resolves to, after the `resolutionDelay` of `NetworkConditions`.
     case usual
     /// With what it resolves to, after exactly this time.

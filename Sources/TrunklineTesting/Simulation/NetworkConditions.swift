@@ -7,13 +7,13 @@ public struct NetworkConditions: Sendable, Hashable {
     /// What establishing a link takes beyond the round trip.
     public var connectDelay: ClosedRange<Duration> = .zero...(.zero)
     /// How long a name takes to resolve.
-    public var resolutionDelay: ClosedRange<Duration> = .microseconds(100)...(.milliseconds(5))
+    package var resolutionDelay: ClosedRange<Duration> = .microseconds(100)...(.milliseconds(5))
     /// Bytes per second, in each direction of each link; `nil` for no limit.
     public var bandwidth: Int?
     /// Bytes that a sender's kernel holds before it takes no more; at least 1.
-    public var sendBuffer = 65_536
+    package var sendBuffer = 65_536
     /// Bytes that may be under way to a receiver or wait to be read by it; at least 1.
-    public var receiveWindow = 65_536
+    package var receiveWindow = 65_536
     /// How often, from 0 to 1, a packet, a read or a write carries fewer bytes than it could, down to one.
     public var fragmentation = 0.25
 

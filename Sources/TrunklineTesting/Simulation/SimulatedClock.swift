@@ -8,7 +8,7 @@ public struct SimulatedClock: Clock {
         public let offset: Duration
 
         /// The point in time that is `offset` after the simulation's beginning.
-        public init(offset: Duration) { self.offset = offset }
+        package init(offset: Duration) { self.offset = offset }
 
         /// The instant `duration` later.
         public func advanced(by duration: Duration) -> Instant { Instant(offset: offset + duration) }

@@ -21,7 +21,7 @@ public final class SimulatedNetwork: Sendable {
     package let loop: SimulatedEventLoop
 
     /// What decides everything that is random.
-    public let seed: UInt64
+    package let seed: UInt64
 
     /// Makes a network without hosts on which it is zero o'clock.
     public init(seed: UInt64, conditions: NetworkConditions = NetworkConditions()) {
@@ -62,7 +62,7 @@ public final class SimulatedNetwork: Sendable {
     }
 
     /// As `run`, on the calling thread, which it blocks: for code that is not asynchronous.
-    public func runBlocking<Value: Sendable>(
+    package func runBlocking<Value: Sendable>(
         limits: SimulationLimits = SimulationLimits(),
         _ body: @escaping @Sendable () async throws -> Value
     ) throws -> Value {
@@ -72,16 +72,16 @@ public final class SimulatedNetwork: Sendable {
     // MARK: What happened
 
     /// Links of which one end at least is in use.
-    public var openLinks: Int { loop.confined { loop.network.openLinks } }
+    package var openLinks: Int { loop.confined { loop.network.openLinks } }
 
     /// Attempts to connect since the beginning.
-    public var linksMade: Int { loop.confined { Int(loop.network.linksMade) } }
+    package var linksMade: Int { loop.confined { Int(loop.network.linksMade) } }
 
     /// Bytes that were read from links since the beginning.
-    public var bytesDelivered: Int { loop.confined { loop.network.bytesDelivered } }
+    package var bytesDelivered: Int { loop.confined { loop.network.bytesDelivered } }
 
     /// A number that is the same whenever everything happened in the same way.
-    public var fingerprint: UInt64 { loop.confined { loop.network.trace.fingerprint } }
+    package var fingerprint: UInt64 { loop.confined { loop.network.trace.fingerprint } }
 
     /// Whether `trace` grows. Off until set.
     public var recordsTrace: Bool {

@@ -1,4 +1,5 @@
 /// Why a simulation ended before its body did.
+@nonexhaustive
 public enum SimulationError: Error, Sendable, Hashable, CustomStringConvertible {
     /// The body waits, and nothing is left that could wake it: no job, no timer, no packet. The text says what is
     /// known of the moment.

@@ -6,10 +6,10 @@ public struct SimulationLimits: Sendable, Hashable {
     public var steps = 5_000_000
     /// Virtual time for which the simulation goes on after its body has returned, so that what was closed can close;
     /// it ends earlier when nothing is left to do. Ten seconds by default.
-    public var settling: Duration = .seconds(10)
+    package var settling: Duration = .seconds(10)
     /// *Real* time to wait for a thread outside before a deadlock is called one; 100 ms by default. A body that waits
     /// for longer outside the loop (`Task.sleep(for: .seconds(1))`) is reported as deadlocked.
-    public var grace: Duration = .milliseconds(100)
+    package var grace: Duration = .milliseconds(100)
 
     /// The defaults.
     public init() {}

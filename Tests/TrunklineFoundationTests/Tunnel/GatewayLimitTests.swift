@@ -182,7 +182,7 @@ struct GatewayLookupTests {
         let gateway = HTTPGateway(allowing: ["http://name.test"], options: options, resolver: resolver)
         try await withLoopbackServer(
             speaking: .standard,
-            handler: { gateway.isMessage($0) ? gateway.reaction(to: $0) : .echo },
+            handler: { gateway.reaction(to: $0) ?? .echo },
             { server in
                 try await withClient(to: server.endpoint, speaking: .standard, options: patientOptions) { client in
                     try await body(gateway, server, client, resolver)

@@ -59,7 +59,7 @@ struct Tunnelled {
             let gateway = HTTPGateway(allowing: allowed, options: gatewayOptions)
             try await withLoopbackServer(
                 speaking: codec,
-                handler: { atGateway?($0) ?? gateway.reaction(to: $0) },
+                handler: { atGateway?($0) ?? gateway.handler($0) },
                 { server in
                     try await withClient(to: server.endpoint, speaking: codec, options: clientOptions) { client in
                         try await client.connect()
