@@ -86,7 +86,7 @@ extension LoopbackServer {
         for link in sortedLinks { updateReading(link) }
     }
 
-    /// Reads from every connection again, also from those of the reaction `stopReading`.
+    /// Reads from every connection again.
     public func resumeReading() {
         isPaused = false
         for link in sortedLinks {

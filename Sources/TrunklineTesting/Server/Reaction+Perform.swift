@@ -17,11 +17,11 @@ extension Reaction {
     ///
     /// `body` runs in a task of its own: on the ordinary pool of threads, or in a simulation on its loop, where it must not
     /// wait for anything but the simulation (`network.clock.sleep`, not `Task.sleep`). The task is cancelled when the
-    /// client cancels the request (unless `LoopbackServer.Options.answersCancelled`), when the connection ends, and when the
-    /// server stops, which does not wait for it. A running body keeps its server alive.
+    /// client cancels the request, when the connection ends, and when the server stops, which
+    /// does not wait for it. A running body keeps its server alive.
     ///
     /// A body that throws before it has replied, or returns without a reply and without a reaction behind it in a `sequence`,
-    /// closes the connection, so that its client does not wait in vain: `journal.unansweredCount` and `lastBodyFailure`.
+    /// closes the connection, so that its client does not wait in vain: `journal.lastFailure` is what it threw.
     ///
     /// In protocols matched in order the reactions to later requests of the connection wait until it has replied.
     public static func perform(_ body: @escaping @Sendable (ServerExchange) async throws -> Void) -> Reaction {

@@ -104,9 +104,8 @@ extension Reaction {
 // MARK: - Order and time
 
 extension Reaction {
-    /// Waits `delay` and then does `reaction`. A request that is cancelled meanwhile gets no reply, unless
-    /// `LoopbackServer.Options.answersCancelled`. Replies to later requests overtake it, but not in a protocol whose
-    /// responses match in order: there the reactions to later requests of the connection wait until it has replied.
+    /// Waits `delay` and then does `reaction`. A request that is cancelled meanwhile gets no reply.
+    /// Replies to later requests overtake it, but not in a protocol whose responses match in order: there the reactions to later requests of the connection wait until it has replied.
     public static func after(_ delay: Duration, _ reaction: Reaction) -> Reaction {
         Reaction(.after(delay, reaction))
     }

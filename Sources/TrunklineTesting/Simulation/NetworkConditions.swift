@@ -5,7 +5,7 @@ public struct NetworkConditions: Sendable, Hashable {
     /// How long a packet travels, in one direction; drawn anew for each. Packets of a link never overtake each other.
     public var latency: ClosedRange<Duration> = .microseconds(50)...(.milliseconds(2))
     /// What establishing a link takes beyond the round trip.
-    public var connectDelay: ClosedRange<Duration> = .zero...(.zero)
+    package var connectDelay: ClosedRange<Duration> = .zero...(.zero)
     /// How long a name takes to resolve.
     package var resolutionDelay: ClosedRange<Duration> = .microseconds(100)...(.milliseconds(5))
     /// Bytes per second, in each direction of each link; `nil` for no limit.

@@ -67,7 +67,7 @@ extension SimulatedNetwork {
         setRefusal(nil, host, swallows: true)
     }
 
-    /// Ends `refuseConnections(to:)`, `makeUnreachable(_:)` and `swallowConnections(to:)`.
+    /// Ends `refuseConnections(to:)` and `swallowConnections(to:)`.
     public func acceptConnections(to host: String) { setRefusal(nil, host) }
 
     /// Changes the conditions of links to `host`, of those there are and of those to come; with `nil` of all links.

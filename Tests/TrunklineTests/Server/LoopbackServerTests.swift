@@ -123,6 +123,7 @@ struct LoopbackServerTests {
             try await vandal.write(Frame(.request, body: "this is no frame"))
             let journal = try await server.wait(within: patience) { $0.malformedCount == 1 && $0.connectionCount == 1 }
             #expect(journal.lastMalformation?.code == .unexpectedBytes)
+            #expect((journal.lastFailure as? FrameError)?.code == .unexpectedBytes)
             _ = try await client.send(Request(type: 7))
             await vandal.closeNow()
         }

@@ -48,6 +48,7 @@ struct ServerLimitTests {
             try await server.wait(within: .seconds(2)) { $0.handshakeFailureCount == 1 }
             let journal = await server.journal
             #expect(journal.lastHandshakeFailure?.code == .timedOut)
+            #expect((journal.lastFailure as? TransportError)?.code == .timedOut)
             await mute.closeNow()
             await reading
             try await expectEcho("b", by: secured)
