@@ -4,7 +4,7 @@ import Trunkline
 import TrunklineTesting
 
 /// A length in two bytes, a serial number in two, then the body.
-struct NoteCodec: FrameCodec {
+struct NoteCodec: FrameCodec, ServerSideCodec {
     var matching: ResponseMatching { .serial(1...0xFFFF) }
     var received = Frame.Kind.response
     var maximumBody = 1000

@@ -22,7 +22,7 @@ struct Store: TypedRequest {
     let value: Bytes
     func encode() -> Bytes { value }
     func prepare(_ request: inout Request) { request.head = "set " + key + " 0 0 \(value.count)" }
-    static func decode(_ response: Frame) -> Bool { response.head == "STORED" }
+    static func decode(_ response: Response) -> Bool { response.head == "STORED" }
 }
 
 // A server for this example.

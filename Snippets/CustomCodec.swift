@@ -5,7 +5,7 @@ import Trunkline
 import TrunklineTesting
 
 /// Lines that end with a newline. Responses that begin with "ERR" are error responses.
-struct LineCodec: FrameCodec {
+struct LineCodec: FrameCodec, ServerSideCodec {
     var matching: ResponseMatching { .inOrder }
     /// What a line is to the one who receives it.
     var received = Frame.Kind.response

@@ -14,7 +14,7 @@ struct Reversed: TypedRequest {
     static let type: UInt32 = 1
     let text: String
     func encode() -> Bytes { Bytes(repeating: 0, count: 9) + Bytes(text) }
-    static func decode(_ response: Frame) -> String { String(response.body.dropFirst(9)) }
+    static func decode(_ response: Response) -> String { String(response.body.dropFirst(9)) }
 }
 
 // A server for this example. It takes its time over the long ones, so that replies overtake each other.

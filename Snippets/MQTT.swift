@@ -15,7 +15,7 @@ import TrunklineTesting
 /// | packet id    | behind the length, or behind the topic of PUBLISH | `serial`                             |
 /// | return code  | in CONNACK and SUBACK                             | `status`                             |
 /// | all the rest | before and behind the packet id                   | `body`                               |
-struct MQTTCodec: FrameCodec {
+struct MQTTCodec: FrameCodec, HeartbeatCodec, ClosingCodec, SentFrameCodec, ServerSideCodec {
     /// How long a packet may be, either way, in bytes without its first two to five. MQTT itself allows 256 MiB.
     var maximumLength = 1 << 20
     /// The serial of the CONNECT that went out, for the CONNACK, which has no packet id.
@@ -86,7 +86,6 @@ struct MQTTCodec: FrameCodec {
         output.append(frame.body.dropFirst(idOffset))
     }
 
-    var notesSent: Bool { true }
     mutating func noteSent(_ frame: Frame) {
         if frame.type == MQTT.Packet.connect.rawValue { connectSerial = frame.serial }
     }
@@ -221,7 +220,7 @@ extension Request {
 
 extension MQTT.Message {
     /// The message in a push.
-    init(_ push: Frame) {
+    init(_ push: PushMessage) {
         let length = MQTT.topicLength(push.body) ?? 0
         topic = String(Bytes(push.body.prefix(length).dropFirst(2)))
         payload = Bytes(push.body.dropFirst(length))
@@ -232,7 +231,7 @@ extension MQTT.Message {
 
 extension Client {
     /// Tells the broker that the message in `push` has been taken care of; otherwise it comes again on the next link.
-    func acknowledge(_ push: Frame) async throws(ClientError) {
+    func acknowledge(_ push: PushMessage) async throws(ClientError) {
         guard push.serial != 0 else { return }  // QoS 0
         try await post(Request(type: MQTT.Packet.puback.rawValue), answering: push)
     }
@@ -282,7 +281,7 @@ try await withClient(to: broker.endpoint, speaking: MQTTCodec(), options: option
 
     // QoS 1 is acknowledged: by the broker to us, and by us to the broker when we have taken care of it.
     let oven = MQTT.Message(topic: "kitchen/oven", payload: "230 °C")
-    _ = try await client.send(.publish(oven), retry: .idempotent())
+    _ = try await client.send(.publish(oven), options: CallOptions(retry: .idempotent()))
     // QoS 0 is not.
     try await client.post(.publish(MQTT.Message(topic: "kitchen/door", payload: "open", isAcknowledged: false)))
     for await push in pushes.prefix(2) {
@@ -293,7 +292,7 @@ try await withClient(to: broker.endpoint, speaking: MQTTCodec(), options: option
 
     // The client connects anew, performs its handshake and subscribes without our doing.
     await broker.disconnectAll(reset: true)
-    _ = try await client.send(.publish(oven), retry: .idempotent())
+    _ = try await client.send(.publish(oven), options: CallOptions(retry: .idempotent()))
     let subscriptions = await broker.journal.requests.filter { $0.type == MQTT.Packet.subscribe.rawValue }
     print("subscribed \(subscriptions.count) times")
 }

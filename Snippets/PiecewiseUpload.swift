@@ -21,13 +21,13 @@ let chunks: [Bytes] = ["ada, 1815", "alan, 1912", "grace, 1906"]
 
 /// Every piece but the last has type 0x404.
 func upload() async throws {
-    let reply = client.stream(Request(type: 0x404, body: "name, born"), isPart: true)
+    let upload = client.open(Request(type: 0x404, body: "name, born"))
     for chunk in chunks {
         // Returns when the kernel has it: a slow server holds up the loop.
-        try await reply.post(Request(type: 0x404, body: chunk), isPart: true)
+        try await upload.send(Request(type: 0x404, body: chunk))
     }
-    try await reply.post(Request(type: 0x403, body: "end"))
-    for try await frame in reply { print(String(frame.body)) }
+    try await upload.finish(Request(type: 0x403, body: "end"))
+    for try await response in upload.responses { print(String(response.body)) }
 }
 
 try await upload()

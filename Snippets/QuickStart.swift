@@ -8,7 +8,7 @@ struct Add: TypedRequest {
     let a: Int, b: Int
     static let type: UInt32 = 0x410
     func encode() -> Bytes { Bytes("\(a)+\(b)") }
-    static func decode(_ response: Frame) throws -> Int {
+    static func decode(_ response: Response) throws -> Int {
         String(response.body).split(separator: "+").compactMap { Int($0) }.reduce(0, +)
     }
 }

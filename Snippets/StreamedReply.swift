@@ -10,13 +10,13 @@ let layout = FrameLayout {
     Field.length(UInt32.self, counting: .body)
     Field.body
 }
-.roles(ping: 0x1, push: 0x2...0x400, cancel: 0x401, part: .bit(31), serials: 50...)
+.roles(ping: 0x1, push: .types(0x2...0x400), cancel: 0x401, part: .bit(31), serials: 50...)
 
 /// Asks for rows; every part of the reply is one.
 struct Rows: TypedRequest {
     static let type: UInt32 = 0x410
     func encode() -> Bytes { "rows" }
-    static func decode(_ response: Frame) -> String { String(response.body) }
+    static func decode(_ response: Response) -> String { String(response.body) }
 }
 
 let rows: [Bytes] = ["ada, 1815", "alan, 1912", "grace, 1906"]
@@ -32,7 +32,7 @@ for try await row in try client.stream(Rows()) { print(row) }
 func countTicks() async throws -> Int {
     var ticks = 0
     for try await part in client.stream(Request(type: 0x411, body: "ticks"), partTimeout: .seconds(2))
-    where part.kind == .part {
+    where part.isPart {
         ticks += 1
         if ticks == 3 { break }
     }

@@ -1,6 +1,7 @@
 /// Why a request, or the client itself, failed, and what became of the request.
 public struct ClientError: Error, Sendable {
-    /// Who failed, and how.
+    /// Who failed, and how. There may be more in a later version: a `switch` over them has an `@unknown default`.
+    @nonexhaustive
     public enum Code: Sendable, Hashable {
         /// The caller's task, or its handle, was cancelled.
         case cancelled
@@ -17,8 +18,13 @@ public struct ClientError: Error, Sendable {
         /// The server broke the protocol. The link is replaced, unless only the one response is malformed (fate
         /// `answered`).
         case protocolViolation
-        /// The request cannot be sent, or its response cannot be read, as the caller asked.
+        /// The request cannot be encoded, or not be sent in the way the caller asked. Fate `notSent`.
         case invalidRequest
+        /// The response cannot be decoded: `TypedRequest.decode` threw `cause`. Fate `answered`; it is in `response`.
+        case invalidResponse
+        /// An argument has no meaning here: an endpoint that the client does not have, a field that the layout does not declare.
+        /// Fate `notSent`.
+        case invalidArgument
         /// A limit of this client is reached.
         case overloaded
         /// TLS could not be established.
@@ -43,6 +49,12 @@ public struct ClientError: Error, Sendable {
         public let endpoint: Endpoint
         /// Why it failed.
         public let cause: any Error
+
+        /// An attempt of your own, for tests and fakes.
+        public init(endpoint: Endpoint, cause: any Error) {
+            self.endpoint = endpoint
+            self.cause = cause
+        }
     }
 
     struct Content: Sendable {
@@ -51,7 +63,7 @@ public struct ClientError: Error, Sendable {
         var message: String
         var endpoint: Endpoint?
         var attempts: [Attempt] = []
-        var response: Frame?
+        var response: Response?
         var cause: (any Error)?
     }
 
@@ -63,13 +75,16 @@ public struct ClientError: Error, Sendable {
 
     private let storage: Storage
 
-    package init(
+    /// Makes an error: for fakes of a client, and for code of your own that fails as a client does.
+    ///
+    /// Control and format characters in `message` are escaped.
+    public init(
         _ code: Code,
         _ fate: Fate,
         _ message: String,
         endpoint: Endpoint? = nil,
         attempts: [Attempt] = [],
-        response: Frame? = nil,
+        response: Response? = nil,
         cause: (any Error)? = nil
     ) {
         var content = Content(code: code, fate: fate, message: message.asMessage, endpoint: endpoint)
@@ -99,8 +114,9 @@ public struct ClientError: Error, Sendable {
     public var endpoint: Endpoint? { storage.content.endpoint }
     /// The latest failed attempts to connect since the last link, oldest first, at most eight.
     public var attempts: [Attempt] { storage.content.attempts }
-    /// The server's answer, with its status and body, when `code` is `rejected`.
-    public var response: Frame? { storage.content.response }
+    /// The server's answer, with its status and body: the error response when `code` is `rejected`, what cannot be decoded when
+    /// it is `invalidResponse`.
+    public var response: Response? { storage.content.response }
     /// The error underneath: a `TransportError`, a `FrameError`, or one that your own code threw.
     public var cause: (any Error)? { storage.content.cause }
 }
@@ -112,7 +128,7 @@ extension ClientError: CustomStringConvertible {
     /// The cause may be an error of your own: what it says of itself is escaped and shown.
     public var description: String {
         var text = "\(code) (\(fate)): \(message)"
-        if code == .rejected, let count = response?.contentCount, count > 0 {
+        if code == .rejected, let count = response?.frame.contentCount, count > 0 {
             text += ", body of \(count == 1 ? "1 byte" : "\(count) bytes")"
         }
         if let endpoint { text += " [\(endpoint)]" }

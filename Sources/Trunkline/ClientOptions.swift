@@ -298,6 +298,9 @@ extension ClientOptions {
     public struct Requests: Sendable {
         /// From the call until the response, for calls that do not say otherwise; `nil` for no limit. Default 8 s.
         public var timeout: Duration? = .seconds(8)
+        /// The time that a streamed reply has from the call to its end, where a call does not say; `nil`, the default, for any.
+        /// `timeout` is the longest wait for each of its parts.
+        public var streamTimeout: Duration?
         /// How many requests may be out, or on their way, at once; the others wait their turn. Default 65,536, at
         /// least 1.
         ///

@@ -42,7 +42,9 @@ public import Trunkline
 /// a request is given up, those behind it go out on another link. Others are pipelined, which costs something when a link
 /// ends: `options.requests.maximumInFlight` bounds how many requests are out at a time, 1 means none behind another, and
 /// `.idempotent` sends those again that the server did not answer. Every request has a response: `post` is refused.
-public struct HTTP1Codec: FrameCodec {
+public struct HTTP1Codec: FrameCodec, EndOfStreamCodec, SentFrameCodec, PipeliningCodec, PostingCodec, CachingCodec,
+    ServerSideCodec
+{
     /// What `Host` says in requests that do not say it: the server's name, with its port unless that is 80 (RFC 9110
     /// §7.2). `nil`, the default, if every request says it.
     public var host: String?
@@ -104,10 +106,7 @@ public struct HTTP1Codec: FrameCodec {
     /// In order: HTTP/1.1 has no serials.
     public var matching: ResponseMatching { .inOrder }
 
-    /// The length of a response depends on the method of its request.
-    public var notesSent: Bool { true }
-
-    /// Takes down what the next response but those before it answers.
+    /// Takes down what the next response but those before it answers: its length depends on the method of its request.
     public mutating func noteSent(_ frame: Frame) {
         responses.noteSent(frame.type, isLast: HTTP1Request.isLast(frame.body))
     }

@@ -10,7 +10,7 @@ public import Trunkline
 /// It can be read once, and is cancelled under the same conditions as the `ReplyStream` that it reads: mind top-level code.
 /// Leaving the loop early gives the request up; its content is still read to the end and dropped, as HTTP/1.1 knows no
 /// cancellation, or the link is left behind with it where nothing may follow the request
-/// (`FrameCodec.mayPipeline(behind:)`).
+/// (`PipeliningCodec.mayPipeline(behind:)`).
 public struct HTTP1ReplyStream: AsyncSequence, Sendable {
     /// The head, content, or trailers.
     public typealias Element = HTTP1Part
@@ -37,14 +37,14 @@ public struct HTTP1ReplyStream: AsyncSequence, Sendable {
         /// The next element; `nil` at the end. Throws once, and is at its end then.
         public mutating func next(isolation actor: isolated (any Actor)?) async throws(ClientError) -> HTTP1Part? {
             while rest.isEmpty {
-                guard let frame = try await frames?.next(isolation: actor) else { return nil }
+                guard let response = try await frames?.next(isolation: actor) else { return nil }
                 do throws(FrameError) {
-                    rest = try HTTP1Part.parts(of: frame, isFirst: isFirst).reversed()
+                    rest = try HTTP1Part.parts(of: response.frame, isFirst: isFirst).reversed()
                 } catch {
                     frames = nil
                     reply.cancel()
                     let message = "the response is no message of HTTP/1.1"
-                    throw ClientError(.protocolViolation, .answered, message, response: frame, cause: error)
+                    throw ClientError(.protocolViolation, .answered, message, response: response, cause: error)
                 }
                 isFirst = false
             }
@@ -86,5 +86,20 @@ public enum HTTP1Part: Sendable, Hashable {
         if !content.isEmpty { parts.append(.content(content)) }
         if !trailers.isEmpty { parts.append(.trailers(trailers)) }
         return parts
+    }
+}
+
+extension Client {
+    /// Not a way to read a response as it comes: of its parts only the first is a message. Read them by an
+    /// `HTTP1ReplyStream`.
+    @available(*, unavailable, message: "write HTTP1ReplyStream(client.stream(try Request(request)))")
+    public nonisolated func stream(
+        _ request: HTTP1Request,
+        timeout: Timeout = .default,
+        partTimeout: Timeout = .default,
+        options: CallOptions = CallOptions(),
+        buffering: ReplyBuffering = ReplyBuffering()
+    ) throws(ClientError) -> TypedReplyStream<HTTP1Request> {
+        fatalError("unavailable")
     }
 }

@@ -136,5 +136,5 @@ extension HTTP1Request: TypedRequest {
     public func prepare(_ request: inout Request) { request.type = method.type }
 
     /// Reads the response, whatever its status.
-    public static func decode(_ response: Frame) throws -> HTTP1Response { try HTTP1Response(response) }
+    public static func decode(_ response: Response) throws -> HTTP1Response { try HTTP1Response(response) }
 }

@@ -26,9 +26,11 @@ public struct HTTP1Response: Sendable, Hashable {
         self.body = body
     }
 
-    /// Reads a frame that `HTTP1Codec` has decoded, joined from its parts if it came in some, or a whole message in a
-    /// frame's body.
-    public init(_ frame: Frame) throws(FrameError) {
+    /// Reads a response that `HTTP1Codec` has decoded, joined from its parts if it came in some, or a whole message in a
+    /// response's body.
+    public init(_ response: Response) throws(FrameError) { try self.init(response.frame) }
+
+    package init(_ frame: Frame) throws(FrameError) {
         let message = try HTTP1Message(in: frame)
         (status, reason, headers, trailers) = try frame.body.withSpan { bytes throws(FrameError) in
             let line = try HTTP1StatusLine(in: bytes)

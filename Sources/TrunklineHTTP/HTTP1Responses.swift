@@ -221,7 +221,7 @@ struct HTTP1Responses: Sendable {
         var frame = Frame(.response, status: UInt32(answer.status), body: body)
         frame[Frame.headLength] = UInt64(answer.headLength)
         frame[Frame.trailerLength] = UInt64(trailerLength)
-        frame.endsLink = answer.endsLink
+        if answer.endsLink { frame.markLinkEnding() }
         place = answer.endsLink ? .over : .head
         (section, start, interimCount) = (HTTP1Section(), 0, 0)
         return frame

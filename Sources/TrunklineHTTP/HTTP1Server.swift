@@ -1,7 +1,7 @@
 import Trunkline
 
 /// HTTP/1.1 as a server speaks it: requests in, whole responses out. For tests.
-struct HTTP1Server: FrameCodec {
+struct HTTP1Server: FrameCodec, SentFrameCodec {
     let limits: HTTP1Limits
     /// The types of the requests that have no response yet.
     private var unanswered = Deque<UInt32>()
@@ -23,7 +23,6 @@ struct HTTP1Server: FrameCodec {
     init(limits: HTTP1Limits) { self.limits = limits }
 
     var matching: ResponseMatching { .inOrder }
-    var notesSent: Bool { true }
 
     mutating func noteSent(_ frame: Frame) {
         if frame.kind == .part { return statusInParts = statusInParts ?? HTTP1Reply(frame, limits).status }

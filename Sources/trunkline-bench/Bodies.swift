@@ -23,8 +23,8 @@ struct Bodies: Sendable {
     subscript(number: Int) -> Bytes { all[number % all.count] }
 
     /// Throws unless `reply` answers a request with the body of `number`.
-    func check(_ reply: Frame, _ number: Int) throws {
-        guard reply.kind == .response, reply.type == Run.type, reply.serial >= 50 else {
+    func check(_ reply: Response, _ number: Int) throws {
+        guard !reply.isPart, reply.type == Run.type, reply.serial >= 50 else {
             throw BenchError("a reply that answers no request: \(reply)")
         }
         guard reply.body.count == size else {

@@ -80,7 +80,7 @@ struct ClientLoad: Sendable {
             let body = bodies[number]
             let reply =
                 if let byHand {
-                    try await byHand.send(body)
+                    Response(try await byHand.send(body))
                 } else {
                     try await client.send(Request(type: Run.type, body: body))
                 }

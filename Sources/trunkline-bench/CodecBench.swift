@@ -93,8 +93,8 @@ struct CodecBench {
         return try measure {
             var input = received
             frames.removeAll(keepingCapacity: true)
-            if codec.notesSent {
-                for frame in batch.frames { codec.noteSent(frame) }
+            if codec._notesSent {
+                for frame in batch.frames { codec._noteSent(frame) }
             }
             try codec.decodeAll(&input, into: &frames)
             guard input.isEmpty, frames.count >= batch.frames.count else {
@@ -167,7 +167,7 @@ private struct Batch {
         let count = max(1, batchSize / (bodySize + 16))
         frames = try (0..<count).map { try format.message(.request, $0, body) }
         var output = SendBuffer()
-        var server = codec.serverSide()
+        var server = codec._serverSide()
         for number in 0..<count { try server.encode(format.message(.response, number, body), into: &output) }
         bytes = output.bytes
     }

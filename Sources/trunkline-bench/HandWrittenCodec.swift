@@ -2,7 +2,7 @@ import Trunkline
 
 /// The standard layout as an expert writes it by hand, with the same limit and the same checks: what the declared one is
 /// measured against.
-struct HandWrittenCodec: FrameCodec {
+struct HandWrittenCodec: FrameCodec, HeartbeatCodec, CancellingCodec, ServerSideCodec {
     private static let headerSize = 12
     private static let largestBody = 16 * 1024 * 1024 - headerSize
     private var isServerSide = false

@@ -66,7 +66,7 @@ enum FuzzCodecs {
         case 4: frame.isErrorResponse = true
         case 5: (frame.isErrorResponse, frame.status) = (true, 404)
         case 6: frame.kind = .pong
-        case 7: frame.malformedReason = .unknownType
+        case 7: frame.markMalformed(.unknownType)
         default: break
         }
     }

@@ -60,7 +60,7 @@ enum FuzzHandshake {
         requests: 0x10...,
         serials: 50...
     )
-    .requiringBody(inResponsesTo: 0x12)
+    .requiringBody(inResponsesTo: 0x12...0x12)
 
     // MARK: Conversation
 
@@ -90,13 +90,13 @@ enum FuzzHandshake {
                 options.handshake.timeout = .seconds(1)
                 options.reconnecting.maximumAttempts = 2
                 options.handshake.perform = { handshaker in
-                    if flags & 2 != 0 { _ = try await handshaker.nextFrame() }
+                    if flags & 2 != 0 { _ = try await handshaker.nextMessage() }
                     let answer = try await handshaker.send(login)
                     if flags & 0x30 == 0x30 {
                         try await handshaker.setDefault("session", to: answer["session"] ?? 0)
                         try await handshaker.setDefault("token", to: answer[bytes: "token"] ?? [])
                     }
-                    if flags & 4 != 0 { _ = try await handshaker.nextFrame() }
+                    if flags & 4 != 0 { _ = try await handshaker.nextMessage() }
                 }
             },
             on: network.loops

@@ -38,7 +38,7 @@ struct FuzzProtocol: Sendable {
     /// Feeds the rest of `input` to one side, at once and in pieces: the outcome is the same. What was decoded is encoded by
     /// the other side and decoded once more.
     func run(_ input: inout FuzzInput) {
-        let (here, there) = input.next() & 1 == 0 ? (client, client.serverSide()) : (client.serverSide(), client)
+        let (here, there) = input.next() & 1 == 0 ? (client, client._serverSide()) : (client._serverSide(), client)
         let pieces = input.pieces()
         let whole = link(here, [input.bytes])
         let split = link(here, pieces)

@@ -25,7 +25,7 @@ enum FuzzRoles {
             success: marks >> 5 & 1 == 1 ? range(from: &input) : nil,
             failure: role(6),
             requests: requests,
-            serials: numbers >> 6 & 1 == 1 ? Int(input.next())... : nil,
+            serials: numbers >> 6 & 1 == 1 ? SerialNumber(input.next())... : nil,
             kind: marks >> 7 & 1 == 1 ? closure(by: input.next()) : nil
         )
         let result = roles ?? layout
@@ -38,9 +38,9 @@ enum FuzzRoles {
         return (result.requiringBody(inResponsesTo: bodies), isReversible)
     }
 
-    private static func range(from input: inout FuzzInput) -> ClosedRange<Int> {
-        let lower = Int(input.next())
-        return lower...lower + Int(input.next())
+    private static func range(from input: inout FuzzInput) -> ClosedRange<UInt32> {
+        let lower = UInt32(input.next())
+        return lower...lower + UInt32(input.next())
     }
 
     /// A bit or numbers, of the type or of a named field.
@@ -53,8 +53,8 @@ enum FuzzRoles {
             if count > 0 { return .bits(number..<number + count, of: field, holding: choice & 8 == 0 ? 1...1 : 1...3) }
             return .bit(number, of: field, isSet: choice & 8 == 0)
         }
-        let numbers = number...number + Int(choice >> 4)
-        return field.map { .field($0, numbers) } ?? numbers.markOfRole
+        let (lower, upper) = (UInt32(number), UInt32(number) + UInt32(choice >> 4))
+        return field.map { .field($0, UInt64(lower)...UInt64(upper)) } ?? .types(lower...upper)
     }
 
     /// By the type, which a frame keeps from one side to the other, unless it is a ping, pong or cancellation of type 0,

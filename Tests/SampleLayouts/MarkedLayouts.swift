@@ -42,7 +42,7 @@ package enum MarkedLayouts {
         }
         .roles(
             ping: 1,
-            push: 0x100...0x1FF,
+            push: .types(0x100...0x1FF),
             response: .bit(15),
             part: .bit(13),
             goAway: 0x200,

@@ -61,7 +61,7 @@ struct JSONRequestTests {
                 _ = try await client.send(JSONRequest(Question(userName: "a"), replyingWith: Answer.self))
                 failure = nil
             } catch { failure = error }
-            #expect(failure?.code == .invalidRequest && failure?.fate == .answered)
+            #expect(failure?.code == .invalidResponse && failure?.fate == .answered)
             let cause = try #require(failure?.cause as? JSONDecodingError)
             #expect(cause.codingPath == path && cause.excerpt == Bytes(text) && cause.length == text.utf8.count)
         }
@@ -84,7 +84,7 @@ struct JSONRequestTests {
     private func decodingError<Reply: Decodable & Sendable>(_ text: String, _: Reply.Type) -> JSONDecodingError? {
         do {
             let request = JSONRequest(Question(userName: "ada"), replyingWith: Reply.self)
-            _ = try JSONRequest.decode(Frame(.response, body: Bytes(text)), for: request)
+            _ = try JSONRequest.decode(Response(body: Bytes(text)), for: request)
             return nil
         } catch {
             return error as? JSONDecodingError

@@ -78,7 +78,7 @@ struct HTTP1PipeliningTests {
             for method in [.get, .head, .post] as [HTTP1Request.Method] {
                 await server.forget()
                 let close = try request(method, "/close", headers: ["connection": "foo, Close"])
-                let results = await client.send(all: [close, try request(.get, "/next")], retry: .never)
+                let results = await client.send(all: [close, try request(.get, "/next")], options: CallOptions(retry: .never))
                 for result in results { _ = try result.get() }
                 #expect(try HTTP1Response(results[1].get()).body == "/next")
                 #expect(await server.totalConnections == (method == .get ? 2 : 1))
@@ -90,7 +90,7 @@ struct HTTP1PipeliningTests {
     @Test(arguments: [true, false])
     func thoseBehindARequestThatWasGivenUpGoOutOnAnotherLink(_ isCancelled: Bool) async throws {
         try await withServer { server, client in
-            let held = client.start(try request(.post, "/held"), timeout: isCancelled ? nil : .milliseconds(50))
+            let held = client.start(try request(.post, "/held"), timeout: isCancelled ? .default : .milliseconds(50))
             let next = client.start(try request(.get, "/next"))
             if isCancelled {
                 try await server.waitForRequests(1, within: patience)

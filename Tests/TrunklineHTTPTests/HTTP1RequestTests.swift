@@ -161,9 +161,9 @@ import Trunkline
         // Interim responses are not the answer.
         let interim = try HTTP1Response(100).frame()
         #expect(try encoded(interim, by: server) == "HTTP/1.1 100 \r\n\r\n")
-        server.noteSent(interim)
+        server._noteSent(interim)
         #expect(try encoded(response, by: server) == "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
-        server.noteSent(response)
+        server._noteSent(response)
         #expect(try encoded(response, by: server) == "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
         #expect(try encoded(HTTP1Response(204).frame(), by: server) == "HTTP/1.1 204 \r\n\r\n")
         #expect(throws: FrameError.self) { try encoded(HTTP1Response(204, body: "x").frame(), by: server) }

@@ -36,7 +36,7 @@ struct HTTP1SimulationTests {
     }
 
     private func get(_ target: String, by client: Client, retry: RetryPolicy? = nil) async throws -> String {
-        String(try await client.send(HTTP1Request(.get, target), retry: retry).body)
+        String(try await client.send(HTTP1Request(.get, target), options: CallOptions(retry: retry)).body)
     }
 
     @Test func requestsAndResponsesTravelAsValues() throws {
@@ -183,7 +183,7 @@ struct HTTP1SimulationTests {
         }
         try simulate(answer) { _, client in
             var frames: [Frame] = []
-            for try await part in client.stream(try Request(HTTP1Request(.get, "/a"))) { frames.append(part) }
+            for try await part in client.stream(try Request(HTTP1Request(.get, "/a"))) { frames.append(part.frame) }
             #expect(frames.count > 2 && frames.last?.kind == .response)
             let head = try HTTP1Response(frames[0])
             #expect(head.status == 200 && head.headers["transfer-encoding"] == "chunked" && head.body.isEmpty)

@@ -34,7 +34,7 @@ extension HTTP1Testing {
         by codec: HTTP1Codec = HTTP1Codec()
     ) throws(FrameError) -> [HTTP1Reply] {
         var codec: any FrameCodec = codec
-        for method in methods { codec.noteSent(Frame(.request, type: method.type)) }
+        for method in methods { codec._noteSent(Frame(.request, type: method.type)) }
         return joined(try frames(bytes, inPiecesOf: size, thenEnd: isEnd, by: &codec))
     }
 

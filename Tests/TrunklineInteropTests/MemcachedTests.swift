@@ -30,7 +30,7 @@ enum Memcached {
     }
 
     /// The value in an answer to `get`: what follows the extras (the flags) and the key.
-    static func value(of response: Frame) -> [UInt8] {
+    static func value(of response: Response) -> [UInt8] {
         Array(response.body.dropFirst(Int(response["extrasLength"] ?? 0) + Int(response["keyLength"] ?? 0)))
     }
 }

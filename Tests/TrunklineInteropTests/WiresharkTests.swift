@@ -16,7 +16,7 @@ struct WiresharkTests {
         Field.checksum(.crc32, over: .body)
         Field.type(UInt16.self)
     }
-    .roles(ping: 1, push: 2...9, cancel: 10)
+    .roles(ping: 1, push: .types(2...9), cancel: 10)
 
     // Magic, type, length, serial, status, version, body, CRC-32 of the body, type.
     private static let request = hex("cafe 0410 160000 0000000000000010 0000 03 68656c6c6f 3610a686 0410")

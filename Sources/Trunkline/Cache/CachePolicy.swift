@@ -12,9 +12,9 @@
 /// | `.staleIfUnavailable` | asks the server, and is returned if that cannot be reached | asks the server |
 /// | `.staleIfUnavailable(freshFor: .seconds(60))` | as `.for`, and then as `.staleIfUnavailable` | asks the server |
 ///
-/// Calls that ask the server are coalesced into one request: see `Client.send(_:cache:timeout:retry:waitsForReady:)`.
+/// Calls that ask the server are coalesced into one request: see `Client.send(_:cache:timeout:options:)`.
 /// What it brings is kept for later calls, whatever their policies, unless it is an error, an error response or
-/// malformed, or the codec forbids it (`FrameCodec.mayCache(_:)`). A response's age counts from when it was received.
+/// malformed, or the codec forbids it (`CachingCodec.mayCache(_:)`). A response's age counts from when it was received.
 /// See the article <doc:Caching>.
 public struct CachePolicy: Sendable, Hashable {
     /// How old a response may be.

@@ -12,7 +12,7 @@ extension Client {
     /// fields, or the same key of its own (`CachePolicy.keyed(by:)`). What `options.cache` has room for is kept.
     ///
     /// **Coalescing.** Calls that ask the server for the same at the same time are coalesced into one request if their
-    /// `retry` and `waitsForReady` are the same, too. It is that of the first call. Everybody is told how it ends, with
+    /// `retry` and `waitsForReady` options are the same, too. It is that of the first call. Everybody is told how it ends, with
     /// the same error and the same fate. It goes on as long as somebody waits for it: a call that is cancelled or out
     /// of time leaves alone, fate `unknown`, and the request is given up as by `send` with the last one who leaves.
     ///
@@ -26,16 +26,14 @@ extension Client {
     ///   - policy: Which response will do.
     ///   - timeout: As in `send`; each call has its own, counted from the call, also when it joins a coalesced request
     ///     late.
-    ///   - retry: As in `send`.
-    ///   - waitsForReady: As in `send`. A response that is cached needs no link.
+    ///   - options: As in `send`. A response that is cached needs no link.
     public nonisolated func send(
         _ request: Request,
         cache policy: CachePolicy,
-        timeout: Duration? = nil,
-        retry: RetryPolicy? = nil,
-        waitsForReady: Bool = true
-    ) async throws(ClientError) -> Frame {
-        try await outcome(of: request, policy, timeout, retry, waitsForReady).get()
+        timeout: Timeout = .default,
+        options: CallOptions = CallOptions()
+    ) async throws(ClientError) -> Response {
+        try await outcome(of: request, policy, timeout, options, retry: nil).get()
     }
 
     /// Returns the cached response to `request` as the request reads it, or sends it and returns the server's, as `policy`
@@ -45,16 +43,15 @@ extension Client {
     public nonisolated func send<Typed: TypedRequest>(
         _ request: Typed,
         cache policy: CachePolicy,
-        timeout: Duration? = nil,
-        retry: RetryPolicy? = nil,
-        waitsForReady: Bool = true
-    ) async throws(ClientError) -> Typed.Response {
+        timeout: Timeout = .default,
+        options: CallOptions = CallOptions()
+    ) async throws(ClientError) -> Typed.Reply {
         let untyped = try Request(request)
-        let frame = try await outcome(of: untyped, policy, timeout, retry ?? Typed.retry, waitsForReady).get()
+        let response = try await outcome(of: untyped, policy, timeout, options, retry: Typed.retry).get()
         do throws(ClientError) {
-            return try request.read(frame)
+            return try request.read(response)
         } catch {
-            responseCache.remove(frame, for: policy.key ?? CacheKey(untyped))
+            responseCache.remove(response.frame, for: policy.key ?? CacheKey(untyped))
             throw error
         }
     }
@@ -96,26 +93,26 @@ extension Client {
     private nonisolated func outcome(
         of request: Request,
         _ policy: CachePolicy,
-        _ timeout: Duration?,
-        _ retry: RetryPolicy?,
-        _ waitsForReady: Bool
+        _ timeout: Timeout,
+        _ callOptions: CallOptions,
+        retry: RetryPolicy?
     ) async -> Outcome {
         if Task.isCancelled { return .failure(.cancelledUnsent) }
-        let options: CallOptions
+        let options: ResolvedOptions
         do throws(ClientError) {
-            options = try callOptions(timeout, retry, waitsForReady)
+            options = try resolved(callOptions, timeout, retry: retry)
         } catch {
             return .failure(error)
         }
         let key = policy.key ?? CacheKey(request)
-        if let response = responseCache.response(for: key, policy) { return .success(response) }
+        if let response = responseCache.response(for: key, policy) { return .success(Response(response)) }
         guard policy.asks else { return .failure(responseCache.absence) }
         let call = CoalescedCall(nextRequestID(), request.frame, key, policy, options)
         let outcome = await coalesced(call)
         guard case .failure(let error) = outcome, error.isUnreachability,
             let response = responseCache.staleResponse(for: key, policy)
         else { return outcome }
-        return .success(response)
+        return .success(Response(response))
     }
 
     private nonisolated func coalesced(_ call: CoalescedCall) async -> Outcome {
@@ -136,7 +133,9 @@ extension ClientError {
     fileprivate var isUnreachability: Bool {
         switch code {
         case .unavailable, .timedOut, .connectionLost, .tlsFailed: true
-        case .cancelled, .closed, .rejected, .protocolViolation, .invalidRequest, .overloaded, .notCached: false
+        case .cancelled, .closed, .rejected, .protocolViolation, .invalidRequest, .invalidResponse, .invalidArgument,
+            .overloaded, .notCached:
+            false
         }
     }
 }

@@ -5,7 +5,7 @@ extension Client {
             return continuation.resume(returning: .failure(ClientError(.closed, .notSent, "the client is closed")))
         }
         switch responseCache.meet(call) {
-        case .response(let response): continuation.resume(returning: .success(response))
+        case .response(let response): continuation.resume(returning: .success(Response(response)))
         case .request(let coalesced) where call.policy.joins || !hasStarted(coalesced):
             responseCache.noteCoalesced()
             if let deadline = coalesced.add(call, continuation) { queue.watch(coalesced.requestID, deadline) }

@@ -5,14 +5,14 @@ final class CoalescedCall: @unchecked Sendable {
     let requestID: RequestID
     let key: CacheKey
     let policy: CachePolicy
-    let options: CallOptions
+    let options: ResolvedOptions
     /// What is sent if nobody has asked yet.
     let frame: Frame
     /// What the call waits for; `nil` before and after.
     fileprivate(set) var request: CoalescedRequest?
     fileprivate var continuation: Continuation<Outcome>?
 
-    init(_ requestID: RequestID, _ frame: Frame, _ key: CacheKey, _ policy: CachePolicy, _ options: CallOptions) {
+    init(_ requestID: RequestID, _ frame: Frame, _ key: CacheKey, _ policy: CachePolicy, _ options: ResolvedOptions) {
         self.requestID = requestID
         self.frame = frame
         self.key = key
@@ -39,7 +39,7 @@ final class CoalescedCall: @unchecked Sendable {
 final class CoalescedRequest: @unchecked Sendable {
     let requestID: RequestID
     let key: CacheKey
-    private let options: CallOptions
+    private let options: ResolvedOptions
     private let cache: ResponseCache
     /// Those who wait. Removal is the only way out.
     private var calls: [RequestID: CoalescedCall] = [:]
@@ -56,7 +56,7 @@ final class CoalescedRequest: @unchecked Sendable {
     }
 
     /// Whether what becomes of the request is what would become of the call's own.
-    func hasCallOptions(of call: CoalescedCall) -> Bool {
+    func hasSameOptions(of call: CoalescedCall) -> Bool {
         options.retry == call.options.retry && options.waitsForReady == call.options.waitsForReady
     }
 

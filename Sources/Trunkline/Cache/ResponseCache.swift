@@ -102,7 +102,7 @@ final class ResponseCache: Sendable {
                 state.statistics.hits += 1
                 return .response(response)
             }
-            let request = state.loading[call.key]?.last { $0.hasCallOptions(of: call) }
+            let request = state.loading[call.key]?.last { $0.hasSameOptions(of: call) }
             return request.map { .request($0) } ?? .nothing
         }
     }
@@ -127,7 +127,7 @@ final class ResponseCache: Sendable {
     func end(_ request: CoalescedRequest, _ outcome: Outcome) -> Outcome {
         var response: Frame?
         // The callers get the same memory as the cache.
-        if case .success(let frame) = outcome, codec.mayCache(frame) { response = frame.compacted }
+        if case .success(let received) = outcome, codec._mayCache(received.frame) { response = received.frame.compacted }
         let (kept, key, now) = (response, request.key.compacted, loop.now)
         _ = state.withLock { state -> [ResponseStore.Slot] in
             guard var loading = state.loading[key], let place = loading.firstIndex(where: { $0 === request }) else {
@@ -145,6 +145,6 @@ final class ResponseCache: Sendable {
             if state.loading.isEmpty, state.loading.capacity > 1024 { state.loading = [:] }
             return dropped
         }
-        return response.map { .success($0) } ?? outcome
+        return response.map { .success(Response($0)) } ?? outcome
     }
 }

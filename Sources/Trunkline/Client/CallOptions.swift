@@ -1,87 +1,75 @@
-/// How a caller wants a request, or a one-way message, treated.
-struct CallOptions: Sendable {
-    var retry = RetryPolicy.ifUnsent
-    /// Whether it may wait for a link.
-    var waitsForReady = true
-    var deadline: Instant?
-    /// False for a one-way message.
-    var expectsResponse = true
-    /// The only session in which it may go out; `nil` for any.
-    var session: UInt64?
-
-    /// Whether it fails when its link is lost before its first byte was written.
-    var endsWithItsLink: Bool { retry == .never || !waitsForReady }
-
-    /// Whether these are the options that most calls have.
-    fileprivate var areUsual: Bool {
-        if case .ifUnsent = retry { waitsForReady && session == nil } else { false }
-    }
-}
-
-/// A request with options of its own, from one try to the next.
-struct TrackedCall: Sendable {
-    let options: CallOptions
-    /// What is sent again, or compared with the response. The queues release a frame as soon as it is written.
-    let frame: Frame
-    /// How often it has been tried.
-    private(set) var attempt = 1
-    /// Whether anything of it was ever written: then it is unknown, whatever became of its last try.
-    private(set) var wasSent = false
-    /// The end of the back-off before its next try; `nil` while it is being tried.
-    private(set) var restsUntil: Instant?
-
-    init(_ options: CallOptions, _ frame: Frame) {
-        self.options = options
-        self.frame = frame
+/// How long a call may take.
+///
+/// ```swift
+/// let reply = try await client.send(request, timeout: .seconds(2))
+/// ```
+public struct Timeout: Sendable, Hashable {
+    enum Limit: Sendable, Hashable {
+        case byOptions
+        case never
+        case after(Duration)
     }
 
-    /// The next try, at rest until its back-off is over; `nil` when there is none.
-    func next(after error: ClientError, at now: Instant, using generator: inout SeededGenerator) -> TrackedCall? {
-        guard let backoff = backoff(after: error) else { return nil }
-        let longest = backoff.ceiling(round: attempt - 1).clampedNanoseconds
-        let until = now.advanced(by: .nanoseconds(Int64.random(in: 0...longest, using: &generator)))
-        if let deadline = options.deadline, until >= deadline { return nil }
-        var next = self
-        next.attempt += 1
-        next.wasSent = wasSent || error.fate == .unknown
-        next.restsUntil = until
-        return next
-    }
+    let limit: Limit
 
-    /// How long the back-off after `error` is, at most; `nil` when it is not tried again.
-    private func backoff(after error: ClientError) -> Backoff? {
-        guard case .idempotent(let attempts, let backoff) = options.retry, attempt < attempts else { return nil }
-        switch error.code {
-        case .connectionLost, .protocolViolation: return backoff
-        // A call that does not wait for a link is not tried again for want of one.
-        case .unavailable: return options.waitsForReady ? backoff : nil
-        case .cancelled, .timedOut, .closed, .rejected, .invalidRequest, .overloaded, .tlsFailed, .notCached:
-            return nil
-        }
-    }
+    /// As the options say: the timeout of the `CallOptions` if the call has some that name one, else that of the client's
+    /// options for calls of this form, which the call's documentation names.
+    public static let `default` = Timeout(limit: .byOptions)
 
-    /// The same, no longer at rest.
-    var awake: TrackedCall {
-        var awake = self
-        awake.restsUntil = nil
-        return awake
-    }
+    /// The call may take any time. It still ends when its task is cancelled, or the client is closed.
+    public static let never = Timeout(limit: .never)
 
-    /// The error as its caller has to see it.
-    func amended(_ error: ClientError) -> ClientError {
-        guard attempt > 1 else { return error }
-        return error.changed { content in
-            if wasSent, error.fate == .notSent { content.fate = .unknown }
-            content.message += " (try \(attempt))"
+    /// `duration`, counted from the call. At zero or below the call fails at once, `timedOut`, fate `notSent`.
+    public static func after(_ duration: Duration) -> Timeout { Timeout(limit: .after(duration)) }
+
+    /// So many seconds, counted from the call.
+    public static func seconds(_ seconds: Int) -> Timeout { .after(.seconds(seconds)) }
+
+    /// So many seconds, counted from the call.
+    public static func seconds(_ seconds: Double) -> Timeout { .after(.seconds(seconds)) }
+
+    /// So many milliseconds, counted from the call.
+    public static func milliseconds(_ milliseconds: Int) -> Timeout { .after(.milliseconds(milliseconds)) }
+
+    /// This timeout, or `other` where this is the default.
+    func or(_ other: Timeout) -> Timeout { limit == .byOptions ? other : self }
+
+    /// The duration, with `fallback` for the default; `nil` for none.
+    func duration(orByDefault fallback: Duration?) -> Duration? {
+        switch limit {
+        case .byOptions: fallback
+        case .never: nil
+        case .after(let duration): duration
         }
     }
 }
 
-extension Waiter {
-    /// The same, with the options of its call unless they are the usual ones and `keepsFrame` is false: the response is not
-    /// compared with the request.
-    func under(_ options: CallOptions, _ frame: borrowing Frame, keepsFrame: Bool) -> Waiter {
-        if options.areUsual, !(keepsFrame && options.expectsResponse) { return self }
-        return .tracked(self, TrackedCall(options, copy frame))
+/// What one call asks for otherwise than the client's options say. All forms of calls take them.
+///
+/// ```swift
+/// let reply = try await client.send(read, options: CallOptions(retry: .idempotent(), waitsForReady: false))
+/// ```
+public struct CallOptions: Sendable, Hashable {
+    /// How long the call may take. Default: as the client's options say. A `timeout` that is given to the call itself
+    /// comes first.
+    public var timeout: Timeout
+
+    /// Whether the request is sent again when it fails. Default `nil`: as `TypedRequest.retry` says, or else
+    /// `ClientOptions.Requests.retry`.
+    public var retry: RetryPolicy?
+
+    /// Whether the request may wait for a link. Default true.
+    ///
+    /// If not, and there is no link when the client takes the request on, it fails at once with `unavailable`, fate
+    /// `notSent`, and the reason why there is none as its cause; and with `connectionLost`, fate `notSent`, when the link is
+    /// lost before its first byte was written. It asks for a link all the same, so that later calls find one. Nor does it
+    /// wait for a serial number: when every one is held it fails at once with `overloaded`, fate `notSent`.
+    public var waitsForReady: Bool
+
+    /// Options of a call; what is left out is as the client's options say.
+    public init(timeout: Timeout = .default, retry: RetryPolicy? = nil, waitsForReady: Bool = true) {
+        self.timeout = timeout
+        self.retry = retry
+        self.waitsForReady = waitsForReady
     }
 }

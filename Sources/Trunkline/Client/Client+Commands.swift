@@ -113,7 +113,7 @@ extension Client: @preconcurrency CommandQueueOwner {
     }
 
     /// Why a request with these call options may not be taken in; `nil` when it may.
-    private func refusal(_ options: CallOptions) -> ClientError? {
+    private func refusal(_ options: ResolvedOptions) -> ClientError? {
         if options.endsWithItsLink { hasLinkbound = true }
         if let session = options.session, session != self.session {
             return ClientError(.connectionLost, .notSent, "the link on which the push was received is gone")

@@ -21,12 +21,12 @@ extension Client {
     /// cause is a message that the codec cannot encode: it is encoded when it is written, on the client's loop. To find the
     /// reason, `post` the same message: it throws `invalidRequest` with the codec's `FrameError` as its cause.
     ///
-    /// - Parameter timeout: How long it may take until the message is written, from this call; `nil` for
-    ///   `options.requests.timeout`. When it expires after the message was accepted, the message is dropped unless it had
+    /// - Parameter timeout: How long it may take until the message is written, from this call. Default:
+    ///   `ClientOptions.Requests.timeout`. When it expires after the message was accepted, the message is dropped unless it had
     ///   started.
-    /// - Throws: With the fate `notSent` always: `invalidRequest` when the server would answer (`FrameCodec.mayPost(_:)`),
+    /// - Throws: With the fate `notSent` always: `invalidRequest` when the server would answer (`PostingCodec.mayPost(_:)`),
     ///   and `closed`; while it waits, also `timedOut`, `cancelled`, `unavailable` and `overloaded`, as `post` does.
-    public nonisolated func enqueue(_ request: Request, timeout: Duration? = nil) async throws(ClientError) {
+    public nonisolated func enqueue(_ request: Request, timeout: Timeout = .default) async throws(ClientError) {
         if Task.isCancelled { throw .cancelledUnsent }
         let options = try messageOptions(request, timeout)
         if try accept(request.frame, options) { return }
@@ -38,20 +38,20 @@ extension Client {
     /// - Parameter timeout: As in `enqueue`.
     /// - Throws: `overloaded` where `enqueue` would wait; `invalidRequest`, `closed`, and `timedOut` for a timeout of zero
     ///   or below. The fate is `notSent`.
-    public nonisolated func tryEnqueue(_ request: Request, timeout: Duration? = nil) throws(ClientError) {
+    public nonisolated func tryEnqueue(_ request: Request, timeout: Timeout = .default) throws(ClientError) {
         guard try accept(request.frame, try messageOptions(request, timeout)) else { throw messageRoom.overload }
     }
 
     private nonisolated func messageOptions(
         _ request: Request,
-        _ timeout: Duration?
-    ) throws(ClientError) -> CallOptions {
-        guard codec.mayPost(request.frame) else { throw .answeredWhenPosted }
-        return try callOptions(timeout, nil, expectsResponse: false)
+        _ timeout: Timeout
+    ) throws(ClientError) -> ResolvedOptions {
+        guard codec._mayPost(request.frame) else { throw .answeredWhenPosted }
+        return try resolved(CallOptions(), timeout, expectsResponse: false)
     }
 
     /// Posts `frame` if there is room for it; returns whether there was.
-    private nonisolated func accept(_ frame: Frame, _ options: CallOptions) throws(ClientError) -> Bool {
+    private nonisolated func accept(_ frame: Frame, _ options: ResolvedOptions) throws(ClientError) -> Bool {
         let cost = OutboundQueue.cost(of: frame)
         guard try messageRoom.reserve(cost) else { return false }
         submit(frame, nextRequestID(), .enqueued(messageRoom, cost: cost), options)

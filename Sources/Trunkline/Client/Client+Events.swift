@@ -35,7 +35,7 @@ extension Client: @preconcurrency ConnectionOwner {
         case .answered, .push, .room: break
         case .part(let id, let waiter, let frame): take(frame, of: id, waiter)
         case .failed(let id, let waiter, let error): if queue[id] != nil { end(id, waiter, error) }
-        case .wrote(let id, let waiter): if queue.forget(id) { waiter.resume(.success(Frame(.response))) }
+        case .wrote(let id, let waiter): if queue.forget(id) { waiter.resume(.success(.none)) }
         case .wrotePart(let id):
             if id >= RequestPart.firstID { parts.written(id) } else { waiter(of: id)?.handle?.noteWritten() }
         case .refusedPart(let id, let cause):
@@ -73,7 +73,7 @@ extension Client: @preconcurrency ConnectionOwner {
         // A server that has answered before it had all of a request is told that no more of it comes: it could take the next
         // request with this serial for the rest.
         guard let target = endParts(of: id, .replyEnded), case .onLink(let session, _)? = place,
-            let cancel = codec.cancelFrame(for: frame.serial, type: target.type)
+            let cancel = codec._cancelFrame(for: frame.serial, type: target.type)
         else { return }
         connection.inCallOfOwner { $0.send(cancel, on: session) }
     }

@@ -6,7 +6,7 @@ extension Client {
 
     /// Sends `request` and returns the server's response.
     ///
-    /// - Throws: `rejected` when the response is an error (`error.response`), `timedOut`, `cancelled`,
+    /// - Throws: `rejected` when the response is an error response (`error.response`), `timedOut`, `cancelled`,
     ///   `connectionLost`, `protocolViolation`, `unavailable`, `overloaded`, `invalidRequest` or `closed`, each with
     ///   the request's fate.
     ///
@@ -18,37 +18,19 @@ extension Client {
     ///
     /// A reply that comes in parts is reassembled: the response has the bodies of all of them, one after the other. More than
     /// `options.requests.maximumReplySize` is `overloaded`. An error response has its own body alone. See
-    /// `stream(_:timeout:)`.
+    /// `stream(_:timeout:partTimeout:options:buffering:)`.
     ///
     /// - Parameters:
-    ///   - timeout: From this call until the response, retries included; `nil` for `options.requests.timeout` (8 s unless
-    ///     changed), *not* for none. At zero or below the call fails at once. When it expires the request is given up as
-    ///     by cancellation, and nothing else happens to the link.
-    ///   - retry: Whether it is sent again when it fails; `nil` for `options.requests.retry`. See `RetryPolicy`.
-    ///   - waitsForReady: Whether it may wait for a link. If not, and there is none when the client takes the request
-    ///     on, it fails at once with `unavailable`, fate `notSent`, with the reason why there is none as its cause; and
-    ///     with `connectionLost`, fate `notSent`, when the link is lost before its first byte was written. It asks for a
-    ///     link all the same, so that later calls find one. Nor does it wait for a serial number: when every one is held it
-    ///     fails at once with `overloaded`, fate `notSent`.
+    ///   - timeout: From this call until the response, retries included. Default: that of `options`, or else
+    ///     `ClientOptions.Requests.timeout` (8 s). When it expires the request is given up as by cancellation, and nothing
+    ///     else happens to the link.
+    ///   - options: Whether it is sent again, and whether it waits for a link.
     public nonisolated func send(
         _ request: Request,
-        timeout: Duration? = nil,
-        retry: RetryPolicy? = nil,
-        waitsForReady: Bool = true
-    ) async throws(ClientError) -> Frame {
-        try await outcome(of: request.frame, try callOptions(timeout, retry, waitsForReady)).get()
-    }
-
-    /// Sends `frame`, whose serial the client fills in, and returns the server's response.
-    ///
-    /// As `send` of a `Request`, for those who have a frame already.
-    public nonisolated func send(
-        _ frame: Frame,
-        timeout: Duration? = nil,
-        retry: RetryPolicy? = nil,
-        waitsForReady: Bool = true
-    ) async throws(ClientError) -> Frame {
-        try await outcome(of: frame, try callOptions(timeout, retry, waitsForReady)).get()
+        timeout: Timeout = .default,
+        options: CallOptions = CallOptions()
+    ) async throws(ClientError) -> Response {
+        try await outcome(of: request.frame, try resolved(options, timeout)).get()
     }
 
     /// Sends `request` as a one-way message and returns when the kernel has its last byte.
@@ -57,16 +39,14 @@ extension Client {
     /// has. Parameters and errors are those of `send`; no
     /// response is awaited and no serial is taken. In protocols matched in order it is for messages that the server
     /// does not answer: an answer would be taken for that of the next request. Where the codec knows that the server
-    /// answers (`FrameCodec.mayPost(_:)`; HTTP always does) it fails with `invalidRequest`, fate `notSent`.
+    /// answers (`PostingCodec.mayPost(_:)`; HTTP always does) it fails with `invalidRequest`, fate `notSent`.
     public nonisolated func post(
         _ request: Request,
-        timeout: Duration? = nil,
-        retry: RetryPolicy? = nil,
-        waitsForReady: Bool = true
+        timeout: Timeout = .default,
+        options: CallOptions = CallOptions()
     ) async throws(ClientError) {
-        guard codec.mayPost(request.frame) else { throw .answeredWhenPosted }
-        let options = try callOptions(timeout, retry, waitsForReady, expectsResponse: false)
-        _ = try await outcome(of: request.frame, options).get()
+        guard codec._mayPost(request.frame) else { throw .answeredWhenPosted }
+        _ = try await outcome(of: request.frame, try resolved(options, timeout, expectsResponse: false)).get()
     }
 
     /// Answers what the server sent on its own account, on the very link on which it came: an acknowledgement, or the
@@ -75,26 +55,27 @@ extension Client {
     /// The frame that goes out is a `response` with the type, the body and the fields of `request` and the serial of `push`.
     /// As `post`, but never on another link, where the server could take it for the acknowledgement of another message:
     /// when that link is gone or drains, it fails with `connectionLost`, fate `notSent`. There is nothing to be done
-    /// about that as a rule: the server sends the message again. `invalidRequest` when `push` is no push of a client.
+    /// about that as a rule: the server sends the message again. `invalidArgument` when `push` was not received.
     ///
     /// - Parameter timeout: As in `send`: it waits while the server is slow to read.
     public nonisolated func post(
         _ request: Request,
-        answering push: Frame,
-        timeout: Duration? = nil
+        answering push: PushMessage,
+        timeout: Timeout = .default
     ) async throws(ClientError) {
         guard push.session != 0 else {
-            throw ClientError(.invalidRequest, .notSent, "what is to be answered was not received as a push")
+            throw ClientError(.invalidArgument, .notSent, "the push was made by its initializer, and not received")
         }
         var frame = request.frame
         (frame.kind, frame.serial) = (.response, push.serial)
-        var options = try callOptions(timeout, .never, false, expectsResponse: false)
+        let callOptions = CallOptions(retry: .never, waitsForReady: false)
+        var options = try resolved(callOptions, timeout, expectsResponse: false)
         options.session = push.session
         _ = try await outcome(of: frame, options).get()
     }
 
-    /// Sends `frame` and returns what comes of it, which for a one-way message is an empty frame.
-    nonisolated func outcome(of frame: Frame, _ options: CallOptions, isEnqueued: Bool = false) async -> Outcome {
+    /// Sends `frame` and returns what comes of it, which for a one-way message is an empty response.
+    nonisolated func outcome(of frame: Frame, _ options: ResolvedOptions, isEnqueued: Bool = false) async -> Outcome {
         if Task.isCancelled { return .failure(.cancelledUnsent) }
         let id = nextRequestID()
         return await withTaskCancellationHandler {
@@ -110,30 +91,31 @@ extension Client {
 
     nonisolated func nextRequestID() -> RequestID { requestIDs.wrappingAdd(1, ordering: .relaxed).newValue }
 
-    /// The options of a call that is made now; fails when its timeout is not positive.
-    nonisolated func callOptions(
-        _ timeout: Duration?,
-        _ retry: RetryPolicy?,
-        _ waitsForReady: Bool = true,
+    /// The options of a call that is made now; fails when its timeout is not positive. `retry` is that of the request's type.
+    nonisolated func resolved(
+        _ call: CallOptions,
+        _ timeout: Timeout,
+        retry: RetryPolicy? = nil,
         expectsResponse: Bool = true
-    ) throws(ClientError) -> CallOptions {
-        CallOptions(
-            retry: retry ?? options.requests.retry,
-            waitsForReady: waitsForReady,
-            deadline: try deadline(after: timeout ?? options.requests.timeout),
+    ) throws(ClientError) -> ResolvedOptions {
+        let timeout = timeout.or(call.timeout).duration(orByDefault: options.requests.timeout)
+        return ResolvedOptions(
+            retry: call.retry ?? retry ?? options.requests.retry,
+            waitsForReady: call.waitsForReady,
+            deadline: try deadline(after: timeout),
             expectsResponse: expectsResponse
         )
     }
 
-    /// The instant `timeout` from now; fails when it is not positive.
-    nonisolated func deadline(after timeout: Duration?) throws(ClientError) -> Instant? {
+    /// The instant `timeout` from now, `nil` for none; fails when it is not positive.
+    private nonisolated func deadline(after timeout: Duration?) throws(ClientError) -> Instant? {
         guard let timeout else { return nil }
         guard timeout > .zero else { throw Task.isCancelled ? .cancelledUnsent : .expiredUnsent(timeout) }
         return loop.now.advanced(by: timeout)
     }
 
     /// Posts a request, of whose end `waiter` is told.
-    nonisolated func submit(_ frame: Frame, _ id: RequestID, _ waiter: Waiter, _ options: CallOptions) {
+    nonisolated func submit(_ frame: Frame, _ id: RequestID, _ waiter: Waiter, _ options: ResolvedOptions) {
         let waiter = waiter.under(options, frame, keepsFrame: checksResponses)
         commandQueue.postRequest(
             .send(id, frame, waiter, deadline: options.deadline, expectsResponse: options.expectsResponse)
@@ -145,18 +127,17 @@ extension Client {
     /// Sends `requests` together and returns their results, in the same order, when the last one has ended.
     ///
     /// Far cheaper per request than a `send` each. Every request succeeds or fails on its own. `timeout` counts for each
-    /// of them from this call, `retry` and `waitsForReady` hold for each of them, as in `send`: with `.never`, those that
+    /// of them from this call, `options` hold for each of them, as in `send`: with the retry policy `.never`, those that
     /// have not gone out when the link is lost end with it, `connectionLost`, fate `notSent`. Cancelling the task cancels
     /// those that have no response yet.
     public nonisolated func send(
         all requests: some Collection<Request>,
-        timeout: Duration? = nil,
-        retry: RetryPolicy? = nil,
-        waitsForReady: Bool = true
-    ) async -> [Result<Frame, ClientError>] {
+        timeout: Timeout = .default,
+        options: CallOptions = CallOptions()
+    ) async -> [Result<Response, ClientError>] {
         let frames = requests.map(\.frame)
         do throws(ClientError) {
-            return await outcomes(of: frames, try callOptions(timeout, retry, waitsForReady))
+            return await outcomes(of: frames, try resolved(options, timeout))
         } catch {
             return frames.map { _ in .failure(error) }
         }
@@ -166,20 +147,18 @@ extension Client {
     /// has the last byte of the last one or it has failed.
     ///
     /// Far cheaper per message than a `post` each. They go out in this order. Every message succeeds or fails on its own,
-    /// as in `post(_:timeout:retry:waitsForReady:)`; parameters and cancellation are those of
-    /// `send(all:timeout:retry:waitsForReady:)`. To be told no more than that they were accepted, use
+    /// as in `post(_:timeout:options:)`; parameters and cancellation are those of `send(all:timeout:options:)`. To be told no more than that they were accepted, use
     /// `enqueue(_:timeout:)`.
     public nonisolated func post(
         all requests: some Collection<Request>,
-        timeout: Duration? = nil,
-        retry: RetryPolicy? = nil,
-        waitsForReady: Bool = true
+        timeout: Timeout = .default,
+        options: CallOptions = CallOptions()
     ) async -> [Result<Void, ClientError>] {
         let frames = requests.map(\.frame)
-        let arePosted = frames.map { codec.mayPost($0) }
+        let arePosted = frames.map { codec._mayPost($0) }
         let posted = zip(frames, arePosted).filter(\.1).map(\.0)
         do throws(ClientError) {
-            let options = try callOptions(timeout, retry, waitsForReady, expectsResponse: false)
+            let options = try resolved(options, timeout, expectsResponse: false)
             var outcomes = await outcomes(of: posted, options).makeIterator()
             return arePosted.map { isPosted in
                 guard isPosted, let outcome = outcomes.next() else { return .failure(.answeredWhenPosted) }
@@ -190,7 +169,7 @@ extension Client {
         }
     }
 
-    private nonisolated func outcomes(of frames: [Frame], _ options: CallOptions) async -> [Outcome] {
+    private nonisolated func outcomes(of frames: [Frame], _ options: ResolvedOptions) async -> [Outcome] {
         guard !frames.isEmpty else { return [] }
         if Task.isCancelled { return frames.map { _ in .failure(.cancelledUnsent) } }
         let count = RequestID(frames.count)
@@ -214,14 +193,13 @@ extension Client {
     /// Letting go of the handle does not cancel the request.
     public nonisolated func start(
         _ request: Request,
-        timeout: Duration? = nil,
-        retry: RetryPolicy? = nil,
-        waitsForReady: Bool = true
+        timeout: Timeout = .default,
+        options: CallOptions = CallOptions()
     ) -> PendingRequest {
         let id = nextRequestID()
         let handle = PendingRequest { [commandQueue] in commandQueue.post(.cancel(id...id)) }
         do throws(ClientError) {
-            submit(request.frame, id, .handle(handle), try callOptions(timeout, retry, waitsForReady))
+            submit(request.frame, id, .handle(handle), try resolved(options, timeout))
         } catch {
             handle.complete(.failure(error))
         }
@@ -242,6 +220,6 @@ extension ClientError {
     }
 
     static func expiredUnsent(_ timeout: Duration) -> ClientError {
-        ClientError(.timedOut, .notSent, "a timeout of \(timeout) leaves no time")
+        ClientError(.timedOut, .notSent, "timeout must be positive, not \(timeout)")
     }
 }

@@ -1,7 +1,7 @@
 /// Something that the server was told and is told again on every new link, until `end()`.
 public struct Subscription: Sendable {
     /// How the server answered when it was first told; `nil` where it does not answer: `Client.subscribe(posting:timeout:)`.
-    public let response: Frame?
+    public let response: Response?
     let id: UInt64
     let connection: Connection
 
@@ -19,12 +19,10 @@ extension Client {
     /// same, and the next link restores it. However often links come and go, this method sends the request at most twice.
     /// If `options.requests.retry` is `.idempotent`, each of these two may be repeated as that says.
     ///
-    /// Parameters and errors are those of `send`; `timeout` covers the whole call and defaults to
-    /// `options.requests.timeout`. If both are `nil`, the call waits for a link and an answer without limit. When it
-    /// throws, nothing is registered.
+    /// Parameters and errors are those of `send`; `timeout` covers the whole call. When it throws, nothing is registered.
     public nonisolated func subscribe(
         _ request: Request,
-        timeout: Duration? = nil
+        timeout: Timeout = .default
     ) async throws(ClientError) -> Subscription {
         try await subscribe(request, timeout, expectsResponse: true).subscription
     }
@@ -37,19 +35,19 @@ extension Client {
     /// accepts it, is not known. Parameters and errors are those of `post`; when it throws, nothing is registered.
     public nonisolated func subscribe(
         posting request: Request,
-        timeout: Duration? = nil
+        timeout: Timeout = .default
     ) async throws(ClientError) -> Subscription {
-        guard codec.mayPost(request.frame) else { throw .answeredWhenPosted }
+        guard codec._mayPost(request.frame) else { throw .answeredWhenPosted }
         return try await subscribe(request, timeout, expectsResponse: false).subscription
     }
 
     nonisolated func subscribe(
         _ request: Request,
-        _ timeout: Duration?,
+        _ timeout: Timeout,
         expectsResponse: Bool
-    ) async throws(ClientError) -> (subscription: Subscription, response: Frame) {
+    ) async throws(ClientError) -> (subscription: Subscription, response: Response) {
         let first = await connection.firstLinkToBeTold
-        var options = try callOptions(timeout, nil, expectsResponse: expectsResponse)
+        var options = try resolved(CallOptions(), timeout, expectsResponse: expectsResponse)
         let response = try await outcome(of: request.frame, options).get()
         let (id, untold) = await connection.remember(request, toldSince: first, expectsResponse: expectsResponse)
         let subscription = Subscription(response: expectsResponse ? response : nil, id: id, connection: connection)
@@ -95,7 +93,7 @@ extension Connection {
                 guard let index = handshaking(session) else { return fail(.handshakeIsOver) }
                 guard !Task.isCancelled else { return fail(.cancelledUnsent) }
                 if let loss = links[index].handshake?.loss { return fail(.lostDuringHandshake(loss, .notSent)) }
-                let batch = Batch(count: count, CallOptions(expectsResponse: false), continuation)
+                let batch = Batch(count: count, ResolvedOptions(expectsResponse: false), continuation)
                 for (number, request) in requests.enumerated() {
                     _ = addToHandshake(request.frame, index, .batch(batch, index: number), expectsResponse: false)
                 }

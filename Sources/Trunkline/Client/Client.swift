@@ -85,7 +85,7 @@ public actor Client {
         self.options = options
         self.codec = codec
         messageRoom = MessageRoom(options)
-        checksResponses = codec.checksResponses
+        checksResponses = codec._checksResponses
         connection = Connection(to: endpoints, speaking: codec, options: options, loop: loop)
         queue = RequestQueue(
             maximumWaiting: options.requests.maximumWaiting,

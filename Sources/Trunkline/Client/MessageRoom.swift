@@ -97,7 +97,7 @@ final class EnqueuedMessage: @unchecked Sendable {
     func accept() {
         guard let caller = continuation.take() else { return }
         room.reserveForOutgoing(cost)
-        caller.resume(returning: .success(Frame(.response)))
+        caller.resume(returning: .success(.none))
     }
 
     func complete(_ outcome: Outcome) {

@@ -1,16 +1,16 @@
 /// What a request came to.
-typealias Outcome = Result<Frame, ClientError>
+typealias Outcome = Result<Response, ClientError>
 
 extension Outcome {
     /// What a response means for its request.
     @inline(__always)
-    init(of response: consuming Frame) {
-        if let malformedReason = response.malformedReason {
-            self = .failure(.malformed(response, malformedReason))
-        } else if response.isErrorResponse {
-            self = .failure(.errorResponse(response))
+    init(of frame: consuming Frame) {
+        if let malformedReason = frame.malformedReason {
+            self = .failure(.malformed(frame, malformedReason))
+        } else if frame.isErrorResponse {
+            self = .failure(.errorResponse(frame))
         } else {
-            self = .success(response)
+            self = .success(Response(frame))
         }
     }
 }
@@ -18,12 +18,12 @@ extension Outcome {
 extension ClientError {
     static func malformed(_ frame: Frame, _ malformedReason: FrameError.Code) -> ClientError {
         let cause = FrameError(malformedReason, .reason(malformedReason, of: frame))
-        return ClientError(.protocolViolation, .answered, "the response is malformed", response: frame, cause: cause)
+        return ClientError(.protocolViolation, .answered, "the response is malformed", response: Response(frame), cause: cause)
     }
 
     static func errorResponse(_ frame: Frame) -> ClientError {
         let message = frame.status == 0 ? "the server refused" : "the server answered with status \(frame.status)"
-        return ClientError(.rejected, .answered, message, response: frame)
+        return ClientError(.rejected, .answered, message, response: Response(frame))
     }
 }
 

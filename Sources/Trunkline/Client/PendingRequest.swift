@@ -1,4 +1,4 @@
-/// A request that is under way without anybody waiting for it: see `Client.start(_:timeout:)`.
+/// A request that is under way without anybody waiting for it: see `Client.start(_:timeout:options:)`.
 public final class PendingRequest: Sendable {
     /// How far a request has come.
     public enum State: Sendable, Hashable {
@@ -37,7 +37,7 @@ public final class PendingRequest: Sendable {
     /// The response, awaited if need be, as often as you like.
     ///
     /// Cancelling the task that waits here cancels the request.
-    public var value: Frame {
+    public var value: Response {
         get async throws(ClientError) { try await outcome().get() }
     }
 

@@ -1,4 +1,5 @@
-/// What is asked of a server: a frame without the parts that the client fills in.
+/// A message to a server: a request, which it answers, or a one-way message. The client fills in what it takes to match the
+/// response.
 public struct Request: Sendable, Hashable {
     /// The frame to send; its serial is given when it goes out.
     private(set) var frame: Frame
@@ -20,19 +21,24 @@ public struct Request: Sendable, Hashable {
         set { frame.body = newValue }
     }
 
-    /// A named header field that the protocol's layout declares; see `Frame`.
+    /// The named number in the header, which the protocol's layout declares with `Field.integer`; `nil` when it is not set. A
+    /// request with a name that the layout does not declare fails with `invalidRequest`.
     public subscript(field: String) -> UInt64? {
         get { frame[field] }
         set { frame[field] = newValue }
     }
 
-    /// What the body's bytes are, in protocols whose layout has the field "contentType"; see `Frame.contentType`.
+    /// What the body's bytes are, in protocols whose layout has the field "contentType".
+    ///
+    /// Unlike other fields it may be set for a layout that does not declare it, and is left out there.
     public var contentType: ContentType? {
         get { frame.contentType }
         set { frame.contentType = newValue }
     }
 
-    /// Named bytes in the header that the protocol's layout declares; see `Frame`.
+    /// The named bytes in the header, which the protocol's layout declares with `Field.bytes`; `nil` when they are not set. A
+    /// request with a name that the layout does not declare, or with too few or too many bytes, fails with
+    /// `invalidRequest`.
     public subscript(bytes field: String) -> Bytes? {
         get { frame[bytes: field] }
         set { frame[bytes: field] = newValue }

@@ -1,4 +1,4 @@
-/// A frame that a caller adds to a request that is under way: see `ReplyStream.post(_:isPart:)`.
+/// A frame that a caller adds to a request that is under way: see `OpenRequest`.
 struct RequestPart: Sendable {
     /// Names it among everything that was ever put into the outbound queue. Requests have lower ones.
     let id: RequestID

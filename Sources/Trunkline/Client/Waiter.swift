@@ -77,12 +77,12 @@ enum Waiter: Sendable {
 /// Sendable although it is not checked: after it is made it is touched on its client's loop only, where requests
 /// complete.
 final class Batch: @unchecked Sendable {
-    let options: CallOptions
+    let options: ResolvedOptions
     private let continuation: Continuation<[Outcome]>
     private var outcomes: [Outcome?]
     private var missing: Int
 
-    init(count: Int, _ options: CallOptions, _ continuation: Continuation<[Outcome]>) {
+    init(count: Int, _ options: ResolvedOptions, _ continuation: Continuation<[Outcome]>) {
         self.options = options
         self.continuation = continuation
         outcomes = Array(repeating: nil, count: count)

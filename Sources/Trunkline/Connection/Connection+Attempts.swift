@@ -30,8 +30,9 @@ extension Connection {
         case .giveUp:
             abandonAttempt()
             arm(at: nil)
-            events.append(.unavailable(unavailable()))
-            endReaders()
+            let error = unavailable()
+            events.append(.unavailable(error))
+            endReader(error)
         }
         publishState()
     }
@@ -116,7 +117,8 @@ extension Connection {
 
     /// Whether time does not mend it: an address that is none, a frame of the handshake that cannot be sent.
     private func isMistake(_ error: any Error) -> Bool {
-        (error as? TransportError)?.isPermanent ?? ((error as? ClientError)?.code == .invalidRequest)
+        if let error = error as? ClientError { return error.code == .invalidRequest || error.code == .invalidArgument }
+        return (error as? TransportError)?.isPermanent ?? false
     }
 
     /// The attempt has a socket that can be used; the user's handshake has the first word on it.

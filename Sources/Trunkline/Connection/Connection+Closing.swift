@@ -48,7 +48,7 @@ extension Connection {
         lifecycle = .closing
         closing = Closing(deadline: loop.now.advanced(by: options.requests.drainTimeout))
         guard let ready else { return finishClosing() }
-        if let farewell = links[ready].codec.closingFrame() { links[ready].machine.send(farewell) }
+        if let farewell = links[ready].codec._closingFrame() { links[ready].machine.send(farewell) }
         guard !links[ready].machine.outbound.isEmpty || links[ready].transport.isHoldingBytes else {
             return finishClosing()
         }
@@ -108,7 +108,7 @@ extension Connection {
         armDraining()
         events.append(.closed)
         publishState()
-        endReaders()
+        endReader(ClientError(.closed, .notSent, "the connection was closed"))
         for waiter in exchange(&closeWaiters, with: []) { waiter.resume() }
     }
 }

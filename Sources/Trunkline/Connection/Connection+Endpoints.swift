@@ -27,7 +27,7 @@ extension Connection {
 
     /// Goes to `endpoint`. As `Client.switchEndpoint(to:)`.
     ///
-    /// - Throws: `invalidRequest` when `endpoint` is none of the connection's: `replaceEndpoints(_:)` adds some. `closed`
+    /// - Throws: `invalidArgument` when `endpoint` is none of the connection's: `replaceEndpoints(_:)` adds some. `closed`
     ///   when the connection is closed, or closing.
     public func switchEndpoint(to endpoint: Endpoint) throws(ClientError) {
         guard lifecycle < .closing else {
@@ -35,7 +35,7 @@ extension Connection {
         }
         guard let action = machine.switchEndpoint(to: endpoint, at: loop.now) else {
             let message = "\(endpoint) is none of the endpoints; see replaceEndpoints(_:)"
-            throw ClientError(.invalidRequest, .notSent, message, endpoint: endpoint)
+            throw ClientError(.invalidArgument, .notSent, message, endpoint: endpoint)
         }
         entered { $0.perform(action) }
     }

@@ -1,14 +1,27 @@
+import Synchronization
+
 /// What a connection without an owner has to write and to read.
 struct DirectUse {
     /// Frames to be written that are on no link.
     var queue = RequestQueue<Waiter>(maximumWaiting: .max, maximumBytes: .max)
     /// Frames that were read and not yet asked for. At most one batch of reading.
     var inbox = Deque<Frame>()
-    /// The tasks that ask for the next frame.
-    var readers: [UInt64: Continuation<Frame?>] = [:]
+    /// The task that asks for the next frame, under an ID of its own.
+    var reader: (id: UInt64, continuation: Continuation<Frame?>)?
+    /// Why `frames` ended.
+    var endReason: ClientError?
 
     /// Whether no link is needed.
-    var isIdle: Bool { readers.isEmpty && queue.isEmpty }
+    var isIdle: Bool { reader == nil && queue.isEmpty }
+}
+
+/// The consumer of a connection's `frames`. Its end makes way for another.
+private final class FrameConsumer: Sendable {
+    let connection: Connection
+
+    init(of connection: Connection) { self.connection = connection }
+
+    deinit { connection.hasConsumer.store(false, ordering: .releasing) }
 }
 
 /// A connection used alone: frames in by asking for them, frames out one by one.
@@ -19,24 +32,40 @@ extension Connection {
     /// or, with `options.reconnecting.maximumAttempts`, no server could be reached.
     ///
     /// It pulls: while nobody asks for the next frame, reading from the socket pauses and TCP pushes back on the
-    /// server; its pings stay unanswered then, and a dead link unnoticed (`ClientOptions.Liveness`). Several readers share
-    /// the frames, each frame goes to one. Asking for the first frame connects. A ping of the server's has been answered
-    /// when it comes, if the codec answers pings; answers to our own heartbeat do not come.
+    /// server; its pings stay unanswered then, and a dead link unnoticed (`ClientOptions.Liveness`). Asking for the first
+    /// frame connects. A ping of the server's has been answered when it comes, if the codec answers pings; answers to our own
+    /// heartbeat do not come. Frames that a consumer leaves unread are there for the next one.
+    ///
+    /// The stream ends when its task is cancelled, and for what `endReason` then says.
+    ///
+    /// - Throws: `invalidRequest` while there is another consumer. A stream that has ended, or has been destroyed with its
+    ///   iterators, is none. In one that several tasks iterate at a time, all but the first are at the end at once.
     public nonisolated var frames: AsyncStream<Frame> {
-        AsyncStream { await self.nextFrame() }
+        get throws(ClientError) {
+            guard !hasConsumer.exchange(true, ordering: .acquiringAndReleasing) else {
+                throw ClientError(.invalidRequest, .notSent, "frames has one consumer at a time, and has one already")
+            }
+            let consumer = FrameConsumer(of: self)
+            return AsyncStream { await consumer.connection.nextFrame() }
+        }
     }
 
-    private func nextFrame() async -> Frame? {
+    /// Why `frames` ended: `closed`, after `close()`; or `unavailable`, with the attempts, when no server could be reached.
+    /// `nil` before that, after a consumer that was cancelled, and when another has asked for a frame since.
+    public var endReason: ClientError? { direct.endReason }
+
+    fileprivate func nextFrame() async -> Frame? {
         lastID += 1
         let id = lastID
         return await withTaskCancellationHandler {
             await withContinuation { continuation in
                 // Asked here and not before: each `await` above may let the loop do other things first.
                 if let frame = direct.inbox.popFirst() { return continuation.resume(returning: frame) }
-                guard lifecycle < .closing, !Task.isCancelled else {
+                guard lifecycle < .closing, !Task.isCancelled, direct.reader == nil else {
                     return continuation.resume(returning: nil)
                 }
-                direct.readers[id] = continuation
+                direct.reader = (id, continuation)
+                direct.endReason = nil
                 entered { connection in
                     connection.connectIfNeeded()
                     connection.updateReading()
@@ -48,15 +77,15 @@ extension Connection {
     }
 
     private func stopReader(_ id: UInt64) {
-        direct.readers.removeValue(forKey: id)?.resume(returning: nil)
+        guard direct.reader?.id == id else { return }
+        direct.reader.take()?.continuation.resume(returning: nil)
         updateReading()
     }
 
-    /// No frame will come for those who ask for one now: their streams end.
-    func endReaders() {
-        for (_, reader) in exchange(&direct.readers, with: [:]).sorted(by: { $0.key < $1.key }) {
-            reader.resume(returning: nil)
-        }
+    /// No frame will come for the one who asks for it now: its stream ends for this reason.
+    func endReader(_ reason: ClientError) {
+        direct.endReason = reason
+        direct.reader.take()?.continuation.resume(returning: nil)
     }
 
     /// Frames of a link that is ready go to those who ask for them.
@@ -72,9 +101,8 @@ extension Connection {
             }
             direct.inbox.append(frame)
         }
-        while !direct.inbox.isEmpty, let id = direct.readers.keys.min() {
-            let frame = direct.inbox.popFirst()
-            direct.readers.removeValue(forKey: id)?.resume(returning: frame)
+        if let frame = direct.reader == nil ? nil : direct.inbox.popFirst() {
+            direct.reader.take()?.continuation.resume(returning: frame)
         }
         updateReading()
     }
@@ -84,8 +112,16 @@ extension Connection {
     /// Sends `frame` as it is and returns when the kernel has all of its bytes. Connects if there is no link.
     ///
     /// Cancelled before its first byte is written, it is not sent: `cancelled`, fate `notSent`; after that the frame
-    /// goes out whole: `cancelled`, fate `unknown`. Lost with the link: `connectionLost`, fate `unknown`.
+    /// goes out whole: `cancelled`, fate `unknown`. Lost with the link: `connectionLost`, fate `unknown`. A frame with a
+    /// mark that codecs give to received frames (`malformedReason`, `endsLink`) is not sent: `invalidRequest`, fate `notSent`.
     public func write(_ frame: Frame) async throws(ClientError) {
+        if let mark = frame.receivedMark {
+            throw ClientError(
+                .invalidRequest,
+                .notSent,
+                "the frame has the mark \(mark), which only received frames have"
+            )
+        }
         lastID += 1
         let id = lastID
         let outcome: Outcome = await withTaskCancellationHandler {
@@ -147,7 +183,7 @@ extension Connection {
     func handle(_ batch: [ConnectionEvent?]) {
         for case let event? in batch {
             switch event {
-            case .wrote(let id, let waiter): if isMine(id) { waiter.resume(.success(Frame(.response))) }
+            case .wrote(let id, let waiter): if isMine(id) { waiter.resume(.success(.none)) }
             case .failed(let id, let waiter, let error): if isMine(id) { waiter.resume(.failure(error)) }
             case .returned(let requests):
                 guard isOwned else {

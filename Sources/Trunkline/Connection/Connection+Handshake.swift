@@ -197,7 +197,7 @@ extension Connection {
         let id = lastID
         return await inHandshake(session) { connection, index, continuation in
             if let frame = connection.links[index].handshake?.popFirst() {
-                continuation.resume(returning: .success(frame))
+                continuation.resume(returning: .success(Response(frame)))
                 connection.updateReading()
             } else if let loss = connection.links[index].handshake?.loss {
                 continuation.resume(returning: .failure(.lostDuringHandshake(loss, .notSent)))
@@ -224,7 +224,7 @@ extension Connection {
         expectsResponse: Bool
     ) -> Bool {
         lastID += 1
-        let options = CallOptions(expectsResponse: expectsResponse)
+        let options = ResolvedOptions(expectsResponse: expectsResponse)
         let waiter = waiter.under(options, frame, keepsFrame: rules.checksResponses)
         let request = QueuedRequest(id: lastID, frame: frame, waiter: waiter, expectsResponse: expectsResponse)
         guard let place = links[index].machine.send(request) else { return false }
@@ -258,7 +258,7 @@ extension Connection {
                 if let id = links[index].handshake?.readers.keys.min(),
                     let reader = links[index].handshake?.readers.removeValue(forKey: id)
                 {
-                    reader.resume(returning: .success(frame))
+                    reader.resume(returning: .success(Response(frame)))
                 } else {
                     links[index].handshake?.append(frame)
                 }
@@ -329,7 +329,7 @@ extension Connection {
             let error = ClientError(.invalidRequest, .notSent, "the frame cannot be encoded", cause: refusal.error)
             links[index].machine.refused(refusal)?.resume(.failure(error))
         }
-        for id in result.wrote { links[index].machine.written(id)?.resume(.success(Frame(.response))) }
+        for id in result.wrote { links[index].machine.written(id)?.resume(.success(.none)) }
     }
 }
 

@@ -54,7 +54,7 @@ extension Connection {
         if links[index].draining != nil { return true }
         if let handshake = links[index].handshake { return handshake.mayRead }
         if isOwned { return !isPaused || !isHoldFull(index) }
-        return !direct.readers.isEmpty || lastWords.byteCount < options.inbound.maximumHeld
+        return direct.reader != nil || lastWords.byteCount < options.inbound.maximumHeld
     }
 
     /// Hands over what was decoded, and keeps its memory unless it is large.
@@ -99,7 +99,7 @@ extension Connection {
             if let handshake = links[current].handshake {
                 transport.isReading = handshake.mayRead && handshake.loss == nil
             } else {
-                let isWanted = isOwned ? !isPaused : !direct.readers.isEmpty || links[current].held.isUnlimited
+                let isWanted = isOwned ? !isPaused : direct.reader != nil || links[current].held.isUnlimited
                 transport.isReading = isWanted || isOwned && !isHoldFull(current)
                 links[current].machine.readingChanged(to: transport.isReading, at: loop.turnTime)
                 armLiveness()
@@ -251,7 +251,7 @@ extension Connection {
     /// Nothing is under way on the link any more: tells the server, once, if the protocol has words for it.
     private func takeLeave(_ index: Int) {
         links[index].draining?.hasTakenLeave = true
-        guard let farewell = links[index].codec.closingFrame() else { return }
+        guard let farewell = links[index].codec._closingFrame() else { return }
         links[index].machine.send(farewell)
         let result = links[index].write()
         noteUnencodable(result.refused)

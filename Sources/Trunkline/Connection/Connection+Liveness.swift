@@ -17,7 +17,7 @@ extension Connection {
         policy.speakAfter = options.liveness.speakAfter
         policy.minimumRate = options.liveness.minimumRate
         policy.maximumTimeouts = options.liveness.maximumStalls
-        policy.mode = codec.ping(number: 0) == nil ? .none : options.liveness.heartbeat
+        policy.mode = codec._ping(number: 0) == nil ? .none : options.liveness.heartbeat
         links[index].machine.becomeReady(policy, at: loop.now)
         // The handshake may have left the beginning of a frame.
         if !links[index].received.isEmpty { received(0, hasFrames: false, index) }
@@ -84,7 +84,7 @@ extension Connection {
     private func look(_ due: Instant, _ index: Int) -> Liveness.Action {
         let action = links[index].machine.look(due: due, at: loop.now)
         // Only a full socket can hold it up, see `socketTookBytes`.
-        if case .ping(let number) = action, let ping = codec.ping(number: number) {
+        if case .ping(let number) = action, let ping = codec._ping(number: number) {
             if links[index].machine.send(ping: ping, at: loop.now) { statistics.pings += 1 }
             if !links[index].transport.awaitsWritable { scheduleFlush() }
         }

@@ -158,7 +158,7 @@ extension Connection {
         case .awaited(let waiter, let serial, let type):
             // What we do not read ourselves is no failure of the endpoint's, nor are requests on a link that was left.
             if isTimeout, !isPaused, links[index].draining == nil { errors?.countFailed() }
-            if let frame = codec.cancelFrame(for: serial, type: type) { send(frame, on: session) }
+            if let frame = codec._cancelFrame(for: serial, type: type) { send(frame, on: session) }
             return .sent(waiter, endpoint)
         }
     }
@@ -212,7 +212,7 @@ extension Connection {
 
     /// The server is about to go, or answers nothing more on this link: what is out finishes there, or is lost.
     private func leave(_ farewell: Frame, _ session: UInt64, isLast: Bool) {
-        let hint = codec.retryAfter(in: farewell)
+        let hint = codec._retryAfter(in: farewell)
         if farewell.kind == .goAway {
             leaveEndpoint(because: .goAway, retryAfter: hint)
         } else if let ready {

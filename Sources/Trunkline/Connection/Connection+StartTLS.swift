@@ -45,7 +45,7 @@ extension Connection {
     }
 
     func upgraded(_ index: Int) {
-        links[index].handshake?.securing.take()?.resume(returning: .success(Frame(.response)))
+        links[index].handshake?.securing.take()?.resume(returning: .success(.none))
     }
 
     func upgradeFailed(_ index: Int, _ error: TransportError) {

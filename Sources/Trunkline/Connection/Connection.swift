@@ -1,3 +1,5 @@
+import Synchronization
+
 /// One persistent connection to one of several servers: it owns the socket, replaces it when it is lost, and carries
 /// frames both ways.
 ///
@@ -6,7 +8,7 @@
 /// ```swift
 /// let connection = Connection(to: "feed.internal:9000", speaking: .standard)
 /// try await connection.write(Frame(.request, type: 0x410, body: "hello"))
-/// for await frame in connection.frames { … }
+/// for await frame in try connection.frames { … }
 /// await connection.close()
 /// ```
 ///
@@ -105,6 +107,8 @@ public actor Connection {
 
     /// What a connection without an owner has to write and to read.
     var direct = DirectUse()
+    /// Whether there is a consumer of `frames`.
+    nonisolated let hasConsumer = Atomic<Bool>(false)
     /// The ID of the latest frame to be written, request of a handshake, or subscription.
     var lastID: RequestID = 0
 
@@ -115,20 +119,20 @@ public actor Connection {
     public init(
         to endpoints: [Endpoint],
         speaking codec: some FrameCodec,
-        options: ClientOptions = ClientOptions(),
+        options: ConnectionOptions = ConnectionOptions(),
         on loops: EventLoops = .shared
     ) {
-        self.init(to: endpoints, speaking: codec, options: options, loop: loops.next())
+        self.init(to: endpoints, speaking: codec, options: options.clientOptions, loop: loops.next())
     }
 
     /// A connection to `endpoint`. Nothing happens until it is used.
     public init(
         to endpoint: Endpoint,
         speaking codec: some FrameCodec,
-        options: ClientOptions = ClientOptions(),
+        options: ConnectionOptions = ConnectionOptions(),
         on loops: EventLoops = .shared
     ) {
-        self.init(to: [endpoint], speaking: codec, options: options, loop: loops.next())
+        self.init(to: [endpoint], speaking: codec, options: options.clientOptions, loop: loops.next())
     }
 
     init(to endpoints: [Endpoint], speaking codec: any FrameCodec, options: ClientOptions, loop: any EventLoop) {

@@ -8,6 +8,7 @@
 /// A failed attempt goes on to the next endpoint at once, and to waiting when every endpoint had its turn. `suspend()`
 /// leads from every state but draining and closed to suspended, and `resume()` back to idle or into an attempt. `close()` leads from
 /// every state to closed: at once when nothing is out, through draining otherwise. See the article <doc:Connecting>.
+@nonexhaustive
 public enum ConnectionState: Sendable, Equatable, CustomStringConvertible {
     /// No link is needed yet, or any more, or it was given up. → resolving, connecting, waiting, suspended, closed
     case idle

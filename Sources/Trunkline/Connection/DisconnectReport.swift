@@ -1,6 +1,7 @@
 /// How one attempt to connect, or one link, came to its end. From `Client.disconnects` and `Connection.disconnects`.
 public struct DisconnectReport: Sendable, CustomStringConvertible {
     /// How far it had come.
+    @nonexhaustive
     public enum Phase: String, Sendable, Hashable {
         /// The name was being resolved.
         case resolving

@@ -48,7 +48,7 @@ final class HandshakeBatch: @unchecked Sendable {
     func takeNext(_ codec: any FrameCodec) -> (index: Int, frame: Frame)? {
         isRefilling = false
         guard next < requests.count, unanswered < window, continuation != nil else { return nil }
-        if unanswered > 0, codec.matching == .inOrder, !codec.mayPipeline(behind: requests[next - 1].frame) {
+        if unanswered > 0, codec.matching == .inOrder, !codec._mayPipeline(behind: requests[next - 1].frame) {
             return nil
         }
         next += 1

@@ -13,11 +13,12 @@ public struct Handshaker: Sendable {
     /// Sends `request` and returns the server's response.
     ///
     /// A request that is given up here, by cancellation or for want of time, ends the attempt: a late answer could else
-    /// be taken for that of another request. `timeout` defaults to what is left for the handshake.
+    /// be taken for that of another request. `timeout` defaults to what is left for the
+    /// handshake, which no timeout exceeds.
     ///
     /// - Throws: `rejected`, `timedOut`, `cancelled`, `connectionLost`, `invalidRequest` or `closed`, as `Client.send`.
-    public func send(_ request: Request, timeout: Duration? = nil) async throws(ClientError) -> Frame {
-        try await connection.sendInHandshake(request.frame, session, timeout: timeout, expectsResponse: true).get()
+    public func send(_ request: Request, timeout: Timeout = .default) async throws(ClientError) -> Response {
+        try await connection.sendInHandshake(request.frame, session, timeout: timeout.duration(orByDefault: nil), expectsResponse: true).get()
     }
 
     /// Sends `requests` in order and returns their results, in the same order, when the last one has ended.
@@ -25,10 +26,10 @@ public struct Handshaker: Sendable {
     /// At most `options.handshake.maximumInFlight` of them are unanswered at a time, and no more than
     /// `options.requests.maximumInFlight` where that is below 1,024; fewer if the protocol has fewer serial
     /// numbers, or is matched in order and its codec lets nothing follow a request before it is answered
-    /// (`FrameCodec.mayPipeline(behind:)`). Every request succeeds or fails on its own: `rejected`, `connectionLost`,
+    /// (`PipeliningCodec.mayPipeline(behind:)`). Every request succeeds or fails on its own: `rejected`, `connectionLost`,
     /// `invalidRequest`, `overloaded` or `closed`, with the fates of `send(_:timeout:)`. Cancelling the task ends the
     /// attempt.
-    public func send(all requests: [Request]) async -> [Result<Frame, ClientError>] {
+    public func send(all requests: [Request]) async -> [Result<Response, ClientError>] {
         await connection.sendInHandshake(requests, session, stopsAtFailure: false)
     }
 
@@ -43,7 +44,7 @@ public struct Handshaker: Sendable {
     ///
     /// - Throws: `cancelled`, `connectionLost`, `invalidRequest` or `closed`; `unknown` is the fate of what was begun.
     public func post(_ request: Request) async throws(ClientError) {
-        guard connection.codec.mayPost(request.frame) else { throw .answeredWhenPosted }
+        guard connection.codec._mayPost(request.frame) else { throw .answeredWhenPosted }
         _ = try await connection.sendInHandshake(request.frame, session, timeout: nil, expectsResponse: false).get()
     }
 
@@ -51,7 +52,7 @@ public struct Handshaker: Sendable {
     /// session's number that the server's answer has. Heartbeats, cancellations and the closing frame included, which
     /// nobody else could give it to. The next link begins without it.
     ///
-    /// - Throws: `invalidRequest` for a field that the layout does not declare, or a number that does not fit it;
+    /// - Throws: `invalidArgument` for a field that the layout does not declare, or a number that does not fit it;
     ///   `connectionLost` or `closed`. The fate is `notSent`.
     public func setDefault(_ field: String, to number: UInt64) async throws(ClientError) {
         var frame = Frame(.request)
@@ -113,8 +114,8 @@ public struct Handshaker: Sendable {
     /// as pushes once the link is ready, or in `restore` as soon as there are 65,536 of them, or 8 MiB. Cancelling the wait ends the attempt.
     ///
     /// - Throws: `cancelled`, `connectionLost` or `closed`, fate `notSent`.
-    public func nextFrame() async throws(ClientError) -> Frame {
-        try await connection.nextInHandshake(session).get()
+    public func nextMessage() async throws(ClientError) -> PushMessage {
+        PushMessage(try await connection.nextInHandshake(session).get().frame)
     }
 }
 
@@ -141,9 +142,9 @@ extension Connection {
         guard let index = handshaking(session) else { return Outcome.handshakeIsOver.map { _ in } }
         if let loss = links[index].handshake?.loss { return .failure(.lostDuringHandshake(loss, .notSent)) }
         do throws(FrameError) {
-            return .success(try links[index].codec.setDefaults(from: frame))
+            return .success(try links[index].codec._setDefaults(from: frame))
         } catch {
-            return .failure(ClientError(.invalidRequest, .notSent, "the field cannot be set", cause: error))
+            return .failure(ClientError(.invalidArgument, .notSent, "the field cannot be set", cause: error))
         }
     }
 }

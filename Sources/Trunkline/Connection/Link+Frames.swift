@@ -13,9 +13,9 @@ struct LinkRules: Sendable {
 
     init(_ codec: any FrameCodec, _ options: ClientOptions) {
         self.codec = codec
-        checksResponses = codec.checksResponses
+        checksResponses = codec._checksResponses
         isInOrder = codec.matching == .inOrder
-        looksAlike = codec.pongsLookLikePings
+        looksAlike = codec._pongsLookLikePings
         highWatermark = max(1, options.outbound.highWatermark)
         lowWatermark = max(1, min(options.outbound.lowWatermark, highWatermark))  // nothing is below zero
         reassemblyBudget = ReassemblyBudget(options.requests)
@@ -40,7 +40,7 @@ extension Link {
             let id = request.id
             let admitted = request.waiter.wantsAdmission ? request.waiter : nil
             let holdsOthers =
-                rules.isInOrder && expectsResponse && !rules.codec.mayPipeline(behind: request.frame)
+                rules.isInOrder && expectsResponse && !rules.codec._mayPipeline(behind: request.frame)
             let reportsWritten = admitted?.handle != nil
             let place = machine.send(consume request, reportsWritten: reportsWritten, holdsOthers: holdsOthers)
             guard let place else { preconditionFailure("a number was free, and messages need none") }
@@ -161,7 +161,7 @@ extension Link {
         guard let request = waiter.tracked?.frame, frame.malformedReason == nil else { return nil }
         do throws(FrameError) {
             // The link's codec knows the defaults that the handshake has set.
-            try codec.check(frame, against: request)
+            try codec._check(frame, against: request)
             return nil
         } catch {
             return error
@@ -193,7 +193,7 @@ extension Link {
     ) {
         let cancellation = machine.cancel(id, at: .response(number), isTimeout: false, now: taken.now)
         guard case .awaited(let waiter, let serial, let type) = cancellation else { return }
-        if let frame = taken.rules.codec.cancelFrame(for: serial, type: type) { machine.send(frame) }
+        if let frame = taken.rules.codec._cancelFrame(for: serial, type: type) { machine.send(frame) }
         taken.hasToWrite = true
         let error = ClientError(.protocolViolation, .unknown, message, endpoint: endpoint, cause: cause)
         taken.events.append(.failed(id, waiter, error))
@@ -206,7 +206,7 @@ extension Link {
         at now: Instant
     ) -> (meaning: Liveness.Meaning, hasToWrite: Bool) {
         let meaning = machine.heartbeat(frame, pongsLookLikePings: rules.looksAlike, at: now)
-        guard meaning == .question, let pong = rules.codec.pong(answering: frame) else { return (meaning, false) }
+        guard meaning == .question, let pong = rules.codec._pong(answering: frame) else { return (meaning, false) }
         return (meaning, machine.answerPing(with: pong))
     }
 }

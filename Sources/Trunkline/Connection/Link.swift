@@ -63,7 +63,7 @@ struct Link {
         endpoint = attempt.endpoint
         self.transport = transport
         self.codec = codec
-        notesSent = codec.notesSent
+        notesSent = codec._notesSent
         machine = LinkMachine(
             session: attempt.id,
             matching: codec.matching,
@@ -122,7 +122,7 @@ extension Link {
             }
             switch outcome {
             case .bytes(let written):
-                if notesSent { machine.outbound.forEachStarting(within: written) { codec.noteSent($0) } }
+                if notesSent { machine.outbound.forEachStarting(within: written) { codec._noteSent($0) } }
                 let firstNew = result.wrote.count
                 machine.didWrite(written, reporting: &result.wrote)
                 if result.wrote.count > firstNew { holdUnsent(&result.wrote, from: firstNew) }
@@ -186,7 +186,7 @@ extension Link {
         }
         let before = frames.count
         do throws(FrameError) {
-            try codec.decodeAll(&received, into: &frames, limit: maximumFrames)
+            try codec._decodeAll(&received, into: &frames, limit: maximumFrames)
             holdsFrames = frames.count - before >= maximumFrames && !received.isEmpty
             if !holdsFrames, received.count > limit {
                 throw FrameError(.illegalLength, "no frame within \(limit) bytes (inbound.maximumUndecoded)")

@@ -29,21 +29,21 @@ extension Client {
     ///
     /// `isWanted` is called once for every push, on the event loop, which serves other connections too: it must be quick
     /// and must not block. With more than a few such streams, give the pushes keys instead: `pushes(forKey:buffering:)`.
-    /// It is not asked about a malformed push (`Frame.malformedReason`), which is an element `.dropped` in every such
+    /// It is not asked about a malformed push, which is an element `.dropped` in every such
     /// stream.
     public nonisolated func pushes(
-        where isWanted: @escaping @Sendable (Frame) -> Bool,
+        where isWanted: @escaping @Sendable (PushMessage) -> Bool,
         buffering: PushBuffering = PushBuffering()
     ) -> PushStream {
         stream(.matching(isWanted), buffering)
     }
 
-    /// The pushes whose key, as the codec reads it (`FrameCodec.pushKey(of:)`), is `key` from now on; otherwise as
+    /// The pushes whose key, as the codec reads it (`PushKeyCodec.pushKey(of:)`), is `key` from now on; otherwise as
     /// `pushes(buffering:)`.
     ///
     /// `FrameLayout`, `DelimitedCodec`, `LengthPrefixedCodec` and `CountedPayloadCodec` have `keyingPushes(by:)` for that;
     /// with a codec whose pushes have no keys the stream remains empty. A push is looked up by its key once, however
-    /// many keys are listened to. A malformed push (`Frame.malformedReason`) of which no key is known is an element
+    /// many keys are listened to. A malformed push of which no key is known is an element
     /// `.dropped` in every such stream, behind what was read from the socket together with it.
     public nonisolated func pushes(
         forKey key: PushKey,

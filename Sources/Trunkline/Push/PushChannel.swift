@@ -3,8 +3,6 @@ final class PushChannel: Sendable {
     private struct State {
         var buffer: PushBuffer
         var isFinished = false
-        /// Why the stream ended before the client was closed.
-        var failure: ClientError?
         /// Whether reading from the socket is suspended on account of this buffer.
         var suspendsReading = false
         var waiters: [UInt64: Continuation<Push?>] = [:]
@@ -15,7 +13,7 @@ final class PushChannel: Sendable {
     enum Selection: Sendable {
         case all
         case types(ClosedRange<UInt32>)
-        case matching(@Sendable (Frame) -> Bool)
+        case matching(@Sendable (PushMessage) -> Bool)
         case key(PushKey)
     }
 
@@ -40,7 +38,7 @@ final class PushChannel: Sendable {
         case .all: true
         case .types(let types): types.contains(frame.type)
         // A malformed one may be meant for it: a gap.
-        case .matching(let isWanted): frame.malformedReason != nil || isWanted(frame)
+        case .matching(let isWanted): frame.malformedReason != nil || isWanted(PushMessage(frame))
         case .key: false
         }
     }
@@ -59,7 +57,7 @@ final class PushChannel: Sendable {
                 isNewlyFull = !state.suspendsReading
                 state.suspendsReading = true
             case .overflow:
-                state.failure = ClientError(.overloaded, .answered, "more pushes than the buffer of this stream holds")
+                state.buffer.noteDropped(1)
                 state.isFinished = true
             }
         }
@@ -97,12 +95,8 @@ final class PushChannel: Sendable {
         for (waiter, element) in served { waiter.resume(returning: element) }
     }
 
-    /// The next element, in order: what is buffered, then the reason of the end.
-    private static func take(from state: inout State) -> Push? {
-        if let element = state.buffer.next() { return Push(element) }
-        if state.isFinished, let failure = state.failure.take() { return .failed(failure) }
-        return nil
-    }
+    /// The next element of those that are buffered, in order.
+    private static func take(from state: inout State) -> Push? { state.buffer.next().map { Push($0) } }
 
     // MARK: From any task
 

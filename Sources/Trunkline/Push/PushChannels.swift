@@ -48,7 +48,7 @@ struct PushChannels {
             if channel.offer(push) { isNewlyFull = note(channel) }
         }
         guard !keyed.isEmpty else { return isNewlyFull }
-        if let key = codec.pushKey(of: push) {
+        if let key = codec._pushKey(of: push) {
             for channel in keyed[key] ?? [] {
                 if channel.offer(push) { isNewlyFull = note(channel) }
             }

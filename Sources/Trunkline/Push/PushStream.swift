@@ -1,18 +1,17 @@
 /// One element of a stream of pushes.
+@nonexhaustive
 public enum Push: Sendable {
     /// A message that the server sent on its own account.
-    case message(Frame)
+    case message(PushMessage)
     /// Pushes are missing at this place: so many that were dropped because the stream's buffer was full, or
     /// arrived malformed.
     case dropped(Int)
     /// The link was replaced at this place; whether the server pushed anything meanwhile is not known.
     case reconnected
-    /// The last element of a stream that could not keep up under the policy `.fail`.
-    case failed(ClientError)
 
     init(_ element: PushBuffer.Element) {
         switch element {
-        case .frame(let frame): self = .message(frame)
+        case .frame(let frame): self = .message(PushMessage(frame))
         case .dropped(let count): self = .dropped(count)
         case .reconnected: self = .reconnected
         }
@@ -23,8 +22,8 @@ public enum Push: Sendable {
 public struct PushBuffering: Sendable {
     /// What happens to a push that finds the buffer full.
     public enum Overflow: Sendable, Hashable {
-        /// The stream ends with the element `.failed`, code `overloaded`; the pushes before it can still be read.
-        case fail
+        /// The stream ends: its last element, behind the pushes that it holds, is `.dropped`.
+        case finish
         /// The oldest pushes give way; an element `.dropped` stands in their place.
         case dropOldest
         /// The new push is lost; an element `.dropped` stands in its place.
@@ -64,7 +63,7 @@ public struct PushBuffering: Sendable {
     var buffer: PushBuffer {
         let policy: PushBuffer.Overflow =
             switch overflow {
-            case .fail: .fail
+            case .finish: .fail
             case .dropOldest: .dropOldest
             case .dropNewest: .dropNewest
             case .suspendReading: .suspendReading
@@ -75,6 +74,9 @@ public struct PushBuffering: Sendable {
 
 /// What the server pushes, from the moment the stream was made until `finish()` or the end of the client, across
 /// reconnects.
+///
+/// It cannot fail: what is missing is an element. It ends, as `states` and `disconnects` do, when the client is closed or
+/// deallocated, after what is in the buffer; and for a task that is cancelled. A `ReplyStream`, which can fail, throws.
 ///
 /// A consumer that is slow, cancelled or gone affects only its own stream: every stream has a bounded buffer. The stream
 /// ends when it and all of its iterators have been destroyed, as when a function leaves its `for` loop. Top-level code
@@ -128,9 +130,9 @@ public struct PushStream: AsyncSequence, Sendable {
     public func finish() { reading.channel.stop() }
 
     /// The messages alone, for consumers to whom gaps make no difference.
-    public var messages: AsyncCompactMapSequence<PushStream, Frame> {
+    public var messages: AsyncCompactMapSequence<PushStream, PushMessage> {
         compactMap { push in
-            if case .message(let frame) = push { frame } else { nil }
+            if case .message(let message) = push { message } else { nil }
         }
     }
 }

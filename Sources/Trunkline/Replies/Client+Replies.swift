@@ -1,8 +1,8 @@
 import Synchronization
 
-/// Replies that come in parts.
+/// Replies that come in parts, and requests that go out in pieces.
 extension Client {
-    /// Sends `request` and returns the server's reply as it comes: every frame of kind `part`, then the response.
+    /// Sends `request` and returns the server's reply as it comes: every part, then the response.
     ///
     /// ```swift
     /// for try await part in client.stream(Request(type: 0x410, body: "every row")) { print(part.body) }
@@ -18,29 +18,60 @@ extension Client {
     /// `unknown`.
     ///
     /// - Parameters:
-    ///   - isPart: Whether `request` is the first piece of a longer one; its frame's kind is `part`. The others follow by
-    ///     `ReplyStream.post(_:isPart:)`. For protocols with serials and a cancel frame: otherwise the stream fails with
-    ///     `invalidRequest`.
-    ///   - timeout: From this call until the response, retries included; `nil` for none: a long reply may take its time.
+    ///   - timeout: From this call until the response, retries included. Default: that of `options`, or else
+    ///     `ClientOptions.Requests.streamTimeout` (none).
     ///   - partTimeout: The longest wait for one element, counted from when the reader asks for it; the reader's own time
-    ///     between two elements does not count. `nil` for `options.requests.timeout` (8 s unless changed). When either
-    ///     expires the request is given up with `timedOut`; at zero or below it fails at once.
-    ///   - retry: Whether it is sent again when it fails; `nil` for `options.requests.retry`. Never after a part has come.
-    ///   - waitsForReady: As for `send`.
+    ///     between two elements does not count. Default: `ClientOptions.Requests.timeout` (8 s). When either expires the
+    ///     request is given up with `timedOut`; at zero or below it fails at once.
+    ///   - options: As for `send`. After a part has come the request is never sent again.
     ///   - buffering: How much is held for a slow reader, and what happens beyond that.
     public nonisolated func stream(
         _ request: Request,
-        isPart: Bool = false,
-        timeout: Duration? = nil,
-        partTimeout: Duration? = nil,
-        retry: RetryPolicy? = nil,
-        waitsForReady: Bool = true,
+        timeout: Timeout = .default,
+        partTimeout: Timeout = .default,
+        options: CallOptions = CallOptions(),
         buffering: ReplyBuffering = ReplyBuffering()
     ) -> ReplyStream {
-        let requestID = nextRequestID()
-        let partTimeout = partTimeout ?? options.requests.timeout
+        stream(request.frame, timeout, partTimeout, options, buffering)
+    }
+
+    /// Begins a request that goes out in pieces, of which `request` is the first, and returns what sends the others and reads
+    /// the reply.
+    ///
+    /// ```swift
+    /// let upload = client.open(Request(type: 0x404, body: name))
+    /// for chunk in chunks { try await upload.send(Request(type: 0x404, body: chunk)) }
+    /// try await upload.finish(Request(type: 0x403))
+    /// for try await response in upload.responses { print(response.body) }
+    /// ```
+    ///
+    /// The first piece goes out at this call, its frame of kind `part`. For protocols with serials and a cancel frame, without
+    /// which a request that is given up half-way would never end for the server: otherwise every call on what is returned
+    /// fails with `invalidRequest`, fate `notSent`. Parameters are those of
+    /// `stream(_:timeout:partTimeout:options:buffering:)`; once a second piece was on its way the request is not sent again,
+    /// whatever its retry policy.
+    public nonisolated func open(
+        _ request: Request,
+        timeout: Timeout = .default,
+        partTimeout: Timeout = .default,
+        options: CallOptions = CallOptions(),
+        buffering: ReplyBuffering = ReplyBuffering()
+    ) -> OpenRequest {
         var frame = request.frame
-        if isPart { frame.kind = .part }
+        frame.kind = .part
+        return OpenRequest(responses: stream(frame, timeout, partTimeout, options, buffering))
+    }
+
+    private nonisolated func stream(
+        _ frame: Frame,
+        _ timeout: Timeout,
+        _ partTimeout: Timeout,
+        _ callOptions: CallOptions,
+        _ buffering: ReplyBuffering
+    ) -> ReplyStream {
+        let requestID = nextRequestID()
+        let timeout = timeout.or(callOptions.timeout).duration(orByDefault: options.requests.streamTimeout)
+        let partTimeout = partTimeout.duration(orByDefault: options.requests.timeout)
         let now = loop.now
         let deadline = timeout.map { now.advanced(by: $0) }
         let channel = ReplyChannel(
@@ -56,13 +87,13 @@ extension Client {
             channel.finish(.failure(.expiredUnsent(expired)))
             return ReplyStream(channel)
         }
-        if isPart, codec.matching == .inOrder || codec.cancelFrame(for: 0, type: frame.type) == nil {
+        if frame.kind == .part, codec.matching == .inOrder || codec._cancelFrame(for: 0, type: frame.type) == nil {
             channel.finish(.failure(.notInPieces))
             return ReplyStream(channel)
         }
-        let options = CallOptions(
-            retry: retry ?? options.requests.retry,
-            waitsForReady: waitsForReady,
+        let options = ResolvedOptions(
+            retry: callOptions.retry ?? options.requests.retry,
+            waitsForReady: callOptions.waitsForReady,
             deadline: deadline
         )
         let waiter = Waiter.stream(channel).under(options, frame, keepsFrame: checksResponses)

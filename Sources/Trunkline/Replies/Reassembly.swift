@@ -45,13 +45,13 @@ final class Reassembly: @unchecked Sendable {
         if isErrorResponse, case .failure(let error) = outcome {
             return waiter.resume(.failure(error.rejected(after: bodies, upTo: budget.perReply)))
         }
-        guard case .success(var frame) = outcome, !bodies.isEmpty else { return waiter.resume(outcome) }
-        guard hasRoom(for: frame) else {
+        guard case .success(var response) = outcome, !bodies.isEmpty else { return waiter.resume(outcome) }
+        guard hasRoom(for: response.frame) else {
             return waiter.resume(.failure(ClientError(.overloaded, .answered, tooLong)))
         }
-        bodies += frame.body
-        frame.body = Bytes(bodies)
-        waiter.resume(.success(frame))
+        bodies += response.body
+        response.frame.body = Bytes(bodies)
+        waiter.resume(.success(response))
     }
 }
 
@@ -59,10 +59,10 @@ extension ClientError {
     /// The same error; an error response with the bodies of the parts that came before its last frame in front of that
     /// one's. Of what is longer than so many bytes, the beginning, marked as malformed.
     func rejected(after bodies: [UInt8], upTo maximumSize: Int) -> ClientError {
-        guard code == .rejected, var frame = response else { return self }
+        guard code == .rejected, var frame = response?.frame else { return self }
         if bodies.count + frame.body.count > maximumSize { frame.malformedReason = .illegalLength }
         frame.body = Bytes(Array((bodies + frame.body).prefix(maximumSize)))
-        return changed { $0.response = frame }
+        return changed { $0.response = Response(frame) }
     }
 }
 

@@ -1,12 +1,12 @@
 /// Carries the parts of one reply from the loop to the task that reads the stream.
 final class ReplyChannel: Sendable {
     /// What a reader is told: an element, the end, or the failure.
-    typealias Element = Result<Frame?, ClientError>
+    typealias Element = Result<Response?, ClientError>
 
     private struct State {
         var buffer: PushBuffer
         /// The response. It has a place of its own, so that it always fits.
-        var last: Frame?
+        var last: Response?
         /// Why there is no response; told once, after the parts.
         var failure: ClientError?
         /// The parts of an error response, which its reader is given as the failure: their bodies, or the beginning of
@@ -29,7 +29,7 @@ final class ReplyChannel: Sendable {
         /// What is there for a reader: parts, the response or the failure, the end; `nil` when it has to wait.
         mutating func take() -> Element? {
             if isSilent { return .success(nil) }
-            if case .frame(let part)? = buffer.next() { return .success(part) }
+            if case .frame(let part)? = buffer.next() { return .success(Response(part)) }
             if let last = last.take() { return .success(last) }
             if let failure = failure.take() { return .failure(failure) }
             return isFinished ? .success(nil) : nil
@@ -124,7 +124,7 @@ final class ReplyChannel: Sendable {
             if case .failure(let error) = outcome, error.code != .rejected { state.ending = error }
             state.ending = state.ending ?? .replyEnded
             switch outcome {
-            case .success(let frame) where !state.isAbandoned: state.last = frame
+            case .success(let response) where !state.isAbandoned: state.last = response
             case .success: state.failure = .readNoFurther
             case .failure(let error):
                 let parts = state.errorResponse
@@ -143,7 +143,7 @@ final class ReplyChannel: Sendable {
 
     // MARK: From any task
 
-    func next() async throws(ClientError) -> Frame? {
+    func next() async throws(ClientError) -> Response? {
         let id = state.withLock { state -> UInt64 in
             state.lastWaiter += 1
             return state.lastWaiter
@@ -170,7 +170,7 @@ final class ReplyChannel: Sendable {
         return try element.get()
     }
 
-    /// Adds a frame to the request; see `ReplyStream.post(_:isPart:)`.
+    /// Adds a frame to the request; see `OpenRequest`.
     func post(_ frame: Frame) async throws(ClientError) {
         if let ending { throw ending.withFate(.notSent) }
         if Task.isCancelled { throw .cancelledUnsent }

@@ -44,7 +44,10 @@ public struct ReplyBuffering: Sendable, Hashable {
     }
 }
 
-/// The parts of one reply as they come, the response last: see `Client.stream(_:timeout:)`.
+/// The parts of one reply as they come, the response last: see `Client.stream`.
+///
+/// It ends after the response. What fails, cancellation included, is thrown once, after the parts that came before it; then
+/// the stream is at its end. Sequences that cannot fail (`PushStream`, `states`, `disconnects`) end without an error.
 ///
 /// It can be read once. Several iterators of one stream share its elements; each element goes to one of them. The stream
 /// does not keep the client alive.
@@ -59,7 +62,7 @@ public struct ReplyBuffering: Sendable, Hashable {
 ///   same holds for a stream that is kept in a property or a global variable.
 public struct ReplyStream: AsyncSequence, Sendable {
     /// A part, or the response.
-    public typealias Element = Frame
+    public typealias Element = Response
     /// What `send` throws.
     public typealias Failure = ClientError
 
@@ -77,25 +80,9 @@ public struct ReplyStream: AsyncSequence, Sendable {
     /// Cancels the request at once, and ends the stream. No effect after the end.
     public func cancel() { reading.channel.abandon() }
 
-    /// Sends one more frame of this request, with the serial of its request and on the same link: the next piece of a
-    /// request that was begun with `isPart`, or how many more bytes of the reply the reader will take.
-    ///
-    /// Returns when the kernel has its last byte: this is how a slow server holds up an upload. Before the request has gone
-    /// out it waits for that. Frames go out in the order of the calls, and share the link with the requests of others:
-    /// have one call under way at a time, and pieces of some kilobytes, so that neither those nor memory suffer.
-    ///
-    /// Once a frame has been on its way the request is not sent again, whatever its retry policy. When the reply has ended
-    /// before the last piece was sent, the server is told so by a cancel frame.
-    ///
-    /// Cancelling the task takes the frame back if nothing of it is written, fate `notSent`; the request goes on all the
-    /// same. What is half written goes out whole, fate `unknown`.
-    ///
-    /// - Parameter isPart: Whether more of the same message is to come; the frame's kind is `part` then. With `.standard` a
-    ///   part has type 0x404 (as with 0), and the last piece 0x403.
-    /// - Throws: `closed` when the reply has ended: read it. What the reply ends with when it fails, `connectionLost` when
-    ///   its link is lost, `cancelled` when it is given up. `invalidRequest` when the frame cannot be encoded, and in
-    ///   protocols matched in order. The fate is that of this frame alone: `notSent` or `unknown`.
-    public func post(_ request: Request, isPart: Bool = false) async throws(ClientError) {
+    /// Sends one more frame of this request, with its serial and on its link: a piece of an `OpenRequest`, the last one unless
+    /// `isPart`, or a window update.
+    package func post(_ request: Request, isPart: Bool = false) async throws(ClientError) {
         var frame = request.frame
         if isPart { frame.kind = .part }
         try await reading.channel.post(frame)
@@ -106,10 +93,10 @@ public struct ReplyStream: AsyncSequence, Sendable {
         let reading: Reading
 
         /// The next part, the response after the last part, and then `nil`. Throws once, and is at its end then.
-        public mutating func next() async throws(ClientError) -> Frame? { try await reading.channel.next() }
+        public mutating func next() async throws(ClientError) -> Response? { try await reading.channel.next() }
 
         /// The next part, the response after the last part, and then `nil`. Throws once, and is at its end then.
-        public mutating func next(isolation actor: isolated (any Actor)?) async throws(ClientError) -> Frame? {
+        public mutating func next(isolation actor: isolated (any Actor)?) async throws(ClientError) -> Response? {
             try await reading.channel.next()
         }
     }

@@ -5,13 +5,13 @@
 ///     let id: Int
 ///     static let type: UInt32 = 0x410
 ///     func encode() -> Bytes { Bytes("\(id)") }
-///     static func decode(_ response: Frame) -> User { User(name: String(response.body)) }
+///     static func decode(_ response: Response) -> User { User(name: String(response.body)) }
 /// }
 /// let user = try await client.send(GetUser(id: 7))
 /// ```
 public protocol TypedRequest: Sendable {
-    /// What the server's answer becomes.
-    associatedtype Response: Sendable
+    /// What the server's response becomes.
+    associatedtype Reply: Sendable
 
     /// The protocol's number for this type of request. Default 0, for protocols that have none.
     static var type: UInt32 { get }
@@ -35,22 +35,22 @@ public protocol TypedRequest: Sendable {
     ///
     /// Implement this, or `decode(_:for:)` if the request is needed to read the answer or to check that it belongs to it.
     /// Without either, every answer fails. A `FrameError` thrown here says that the server has broken the protocol: it
-    /// becomes `protocolViolation`, any other error `invalidRequest`, both with fate `answered` and the error as the
+    /// becomes `protocolViolation`, any other error `invalidResponse`, both with fate `answered` and the error as the
     /// cause. The link stays.
-    static func decode(_ response: Frame) throws -> Response
+    static func decode(_ response: Response) throws -> Reply
 
     /// Reads the server's answer to `request`; of a stream, each of its elements. Default: `decode(_:)`. This is the one
     /// that the client calls. Errors are those of `decode(_:)`.
     ///
     /// ```swift
-    /// static func decode(_ response: Frame, for request: ReadRegisters) throws -> [UInt16] {
+    /// static func decode(_ response: Response, for request: ReadRegisters) throws -> [UInt16] {
     ///     guard response.body.count == 1 + 2 * request.count else {
     ///         throw FrameError(.responseMismatch, "\(response.body.count) bytes for \(request.count) registers")
     ///     }
     ///     …
     /// }
     /// ```
-    static func decode(_ response: Frame, for request: Self) throws -> Response
+    static func decode(_ response: Response, for request: Self) throws -> Reply
 }
 
 extension TypedRequest {
@@ -67,10 +67,10 @@ extension TypedRequest {
     public func prepare(_ request: inout Request) throws {}
 
     /// The answer as it is read without the request.
-    public static func decode(_ response: Frame, for request: Self) throws -> Response { try decode(response) }
+    public static func decode(_ response: Response, for request: Self) throws -> Reply { try decode(response) }
 
     /// Throws: the type reads its answers with their requests, or not at all.
-    public static func decode(_ response: Frame) throws -> Response {
+    public static func decode(_ response: Response) throws -> Reply {
         throw UnreadableResponse(request: "\(Self.self)")
     }
 }
@@ -95,20 +95,20 @@ struct UnreadableResponse: Error, CustomStringConvertible {
 /// ```
 public protocol ContentTypedRequest: TypedRequest {
     // Said again so that the compiler finds it by the decoders.
-    associatedtype Response
+    associatedtype Reply
 
     /// What makes a response out of a body, by the body's content type. A response that does not say what it is counts
     /// as being what the request is (`contentType`): one without the field, and one with 0 in it where there is no decoder
-    /// for `bytes`. An error thrown in one becomes `invalidRequest`, fate `answered`, as does a content type that is not
+    /// for `bytes`. An error thrown in one becomes `invalidResponse`, fate `answered`, as does a content type that is not
     /// here, with an `UnknownContentType` as the cause. A `FrameError` becomes `protocolViolation`.
-    static var decoders: [ContentType: @Sendable (Bytes) throws -> Response] { get }
+    static var decoders: [ContentType: @Sendable (Bytes) throws -> Reply] { get }
 }
 
 extension ContentTypedRequest {
     /// Has the decoder for the response's content type read it.
     ///
     /// - Throws: `UnknownContentType`, or what the decoder throws.
-    public static func decode(_ response: Frame) throws -> Response {
+    public static func decode(_ response: Response) throws -> Reply {
         var found = response.contentType
         // A layout's field is never absent: 0 is also what a server leaves in it that sets nothing.
         if found == nil || (found == .bytes && decoders[.bytes] == nil) { found = contentType ?? found }
@@ -158,15 +158,15 @@ extension Request {
 
 extension TypedRequest {
     /// The server's answer as the request reads it.
-    func read(_ response: Frame) throws(ClientError) -> Response {
+    func read(_ response: Response) throws(ClientError) -> Reply {
         do {
             return try Self.decode(response, for: self)
         } catch let error as FrameError {
             let message = "the response breaks the protocol of \(Self.self)"
             throw ClientError(.protocolViolation, .answered, message, response: response, cause: error)
         } catch {
-            let message = "the response cannot be read as \(Response.self)"
-            throw ClientError(.invalidRequest, .answered, message, response: response, cause: error)
+            let message = "the response cannot be decoded as \(Reply.self)"
+            throw ClientError(.invalidResponse, .answered, message, response: response, cause: error)
         }
     }
 }

@@ -60,7 +60,7 @@ public struct JSONRequest<Body: Encodable & Sendable, Reply: Decodable & Sendabl
     /// The reply as the request's `decoder` reads it.
     ///
     /// - Throws: `JSONDecodingError`.
-    public static func decode(_ response: Frame, for request: Self) throws -> Reply {
+    public static func decode(_ response: Response, for request: Self) throws -> Reply {
         do {
             return try request.decoder.decode(Reply.self, from: Data(response.body))
         } catch {

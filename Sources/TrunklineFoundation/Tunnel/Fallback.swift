@@ -72,8 +72,8 @@ extension URLError {
             case .connectionLost: .networkConnectionLost
             case .unavailable: .cannotConnectToHost
             case .closed: error.fate == .notSent ? .cannotConnectToHost : .networkConnectionLost
-            case .rejected, .protocolViolation: .badServerResponse
-            case .invalidRequest: .dataLengthExceedsMaximum
+            case .rejected, .protocolViolation, .invalidResponse: .badServerResponse
+            case .invalidRequest, .invalidArgument: .dataLengthExceedsMaximum
             case .overloaded, .notCached: .cannotLoadFromNetwork
             case .tlsFailed: .secureConnectionFailed
             }

@@ -11,7 +11,7 @@ extension HTTPTunnel {
             let head = try request.head(window: options.window)
             let isWhole = (request.body.count ?? .max) <= TunnelWire.pieceSize
             let frames = try await open(request, head, isWhole, waits)
-            let first: Frame?
+            let first: Response?
             do throws(LinkFailure) {
                 first = try await (isWhole ? Self.first(of: frames) : upload(request, in: frames)).get()
             } catch {
@@ -45,18 +45,17 @@ extension HTTPTunnel {
             maximumBytes: options.window + TunnelWire.pieceSize + HTTP1Opening.maximumHead,
             overflow: .fail
         )
-        return client.stream(
-            message,
-            isPart: !isWhole,
-            partTimeout: isWhole ? request.timeout : .seconds(365 * 86400),
-            // A client may repeat its requests by default: not those that must not be carried out twice.
-            retry: !waits ? .never : request.isIdempotent ? nil : .ifUnsent,
-            waitsForReady: waits,
-            buffering: buffering
-        )
+        // A client may repeat its requests by default: not those that must not be carried out twice.
+        let retry: RetryPolicy? = !waits ? .never : request.isIdempotent ? nil : .ifUnsent
+        let callOptions = CallOptions(retry: retry, waitsForReady: waits)
+        guard isWhole else {
+            return client.open(message, partTimeout: .never, options: callOptions, buffering: buffering).responses
+        }
+        let partTimeout = Timeout.after(request.timeout)
+        return client.stream(message, partTimeout: partTimeout, options: callOptions, buffering: buffering)
     }
 
-    private static func first(of frames: ReplyStream) async -> Result<Frame?, LinkFailure> {
+    private static func first(of frames: ReplyStream) async -> Result<Response?, LinkFailure> {
         var iterator = frames.makeAsyncIterator()
         do throws(ClientError) { return .success(try await iterator.next()) } catch {
             return .failure(LinkFailure(error))
@@ -64,7 +63,7 @@ extension HTTPTunnel {
     }
 
     private func answer(
-        _ first: Frame,
+        _ first: Response,
         to request: TunnelRequest,
         _ frames: ReplyStream,
         timeout: Duration?
@@ -83,7 +82,7 @@ extension HTTPTunnel {
         let body = try LinkBody(
             frames,
             first: Data(message.body),
-            isOver: first.kind != .part,
+            isOver: !first.isPart,
             length: isEmpty ? 0 : opening.contentLength,
             window: options.window,
             timeout: timeout
@@ -98,10 +97,10 @@ extension HTTPTunnel {
 extension FrameCodec {
     /// What HTTP over the link needs that the codec has not; `nil` for nothing.
     fileprivate var missingForTunnels: String? {
-        if !isWindowUpdate(Frame(.request, type: TunnelWire.windowType)) {
-            return "the client's codec knows no window update of type 0x405 (FrameCodec.isWindowUpdate(_:))"
+        if !_isWindowUpdate(Frame(.request, type: TunnelWire.windowType)) {
+            return "the client's codec knows no window update of type 0x405 (WindowedCodec.isWindowUpdate(_:))"
         }
-        guard cancelFrame(for: 0, type: TunnelWire.messageType) == nil else { return nil }
-        return "the client's codec has no cancel frame (FrameCodec.cancelFrame(for:type:))"
+        guard _cancelFrame(for: 0, type: TunnelWire.messageType) == nil else { return nil }
+        return "the client's codec has no cancel frame (CancellingCodec.cancelFrame(for:type:))"
     }
 }

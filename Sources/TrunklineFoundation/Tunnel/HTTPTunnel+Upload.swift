@@ -5,7 +5,7 @@ import Trunkline
 extension HTTPTunnel {
     private enum UploadStep: Sendable {
         /// The first frame of the reply, or why there is none.
-        case head(Result<Frame?, ClientError>)
+        case head(Result<Response?, ClientError>)
         /// The body cannot be sent.
         case failed(URLError)
         /// Nothing has moved for too long.
@@ -21,7 +21,7 @@ extension HTTPTunnel {
 
     /// Sends the body in pieces and returns the first frame of the reply. One that comes before the last piece is sent is a
     /// refusal: the rest is not sent.
-    func upload(_ request: TunnelRequest, in frames: ReplyStream) async -> Result<Frame?, LinkFailure> {
+    func upload(_ request: TunnelRequest, in frames: ReplyStream) async -> Result<Response?, LinkFailure> {
         let watch = ProgressWatch(within: request.timeout)
         return await withTaskGroup(of: UploadStep.self) { group in
             defer { group.cancelAll() }

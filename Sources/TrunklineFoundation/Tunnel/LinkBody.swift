@@ -57,8 +57,8 @@ final class LinkBody: Sendable {
                 throw error
             }
             let data = Data(frame.body)
-            try count(data, isLast: frame.kind != .part)
-            if frame.kind == .part { await acknowledge(data.count) }
+            try count(data, isLast: !frame.isPart)
+            if frame.isPart { await acknowledge(data.count) }
             if !data.isEmpty { return data }
         }
         try state.withLock { $0.end }?.get()
@@ -74,7 +74,7 @@ final class LinkBody: Sendable {
         }
     }
 
-    private func frame() async throws(URLError) -> Frame? {
+    private func frame() async throws(URLError) -> Response? {
         do {
             var iterator = frames.makeAsyncIterator()
             guard let timeout else { return try await iterator.next() }

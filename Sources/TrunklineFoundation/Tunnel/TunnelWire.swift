@@ -51,9 +51,9 @@ package enum TunnelWire {
         Frame(.response, type: abortType, body: Bytes("\(code.rawValue)"))
     }
 
-    /// The code in a frame of type 0x406.
-    package static func abortCode(in frame: Frame) -> URLError.Code {
-        Int(String(frame.body)).flatMap { URLError.Code(rawValue: $0) } ?? .networkConnectionLost
+    /// The code in a response of type 0x406.
+    package static func abortCode(in response: Response) -> URLError.Code {
+        Int(String(response.body)).flatMap { URLError.Code(rawValue: $0) } ?? .networkConnectionLost
     }
 }
 

@@ -86,7 +86,7 @@ public struct CodecConformance: Sendable {
     ) {
         require(maximumFrameSize > 0, "CodecConformance: maximumFrameSize \(maximumFrameSize)", file, line)
         client = codec
-        server = codec.serverSide()
+        server = codec._serverSide()
         self.samples = samples
         self.maximumFrameSize = maximumFrameSize
         if var layout = codec as? FrameLayout, let limit = Int(exactly: 2 * Double(maximumFrameSize)) {

@@ -25,8 +25,8 @@ package struct ConformanceLink {
         self.codec = codec
         self.limit = limit
         self.joinsParts = joinsParts
-        if codec.notesSent {
-            for frame in sent { self.codec.noteSent(frame) }
+        if codec._notesSent {
+            for frame in sent { self.codec._noteSent(frame) }
         }
     }
 
@@ -100,7 +100,7 @@ package struct ConformanceLink {
         while !isOver {
             let count = input.count
             do throws(FrameError) {
-                guard let frame = try codec.decodeEnd(&input) else { return }
+                guard let frame = try codec._decodeEnd(&input) else { return }
                 keep(frame)
                 // Taking what remains, even if that is nothing, completes a frame once.
                 if input.count == count { return }

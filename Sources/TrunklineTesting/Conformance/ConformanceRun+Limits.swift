@@ -37,7 +37,7 @@ extension ConformanceRun {
             if !refusesLength(sample.receiver) { skip(Self.howToCheckLengths(sample.receiver, limit)) }
             return true
         }
-        let other = sample.receiver == .client ? relaxed.serverSide() : relaxed
+        let other = sample.receiver == .client ? relaxed._serverSide() : relaxed
         if let bytes = encode(frame, bodySize: limit + 1 - overhead, by: other), bytes.count > limit {
             checkRefusal(of: bytes, header, sample, name)
         }

@@ -51,11 +51,11 @@ extension ConformanceRun {
     /// What answers a request in a sample passes the codec's own check.
     private mutating func checkRepetition(_ frame: Frame, _ stream: ConformanceStream) {
         let isSerial = kit.client.matching != .inOrder
-        guard kit.client.checksResponses, frame.malformedReason == nil, isSerial || stream.sent.count == 1,
+        guard kit.client._checksResponses, frame.malformedReason == nil, isSerial || stream.sent.count == 1,
             let request = stream.sent.first(where: { !isSerial || $0.serial == frame.serial })
         else { return }
         do throws(FrameError) {
-            try kit.client.check(frame, against: request)
+            try kit.client._check(frame, against: request)
         } catch {
             violate(.matching, "check of \(stream.name) against its request threw \(error)", stream.bytes)
         }
@@ -72,7 +72,7 @@ extension ConformanceRun {
 
     private mutating func checkPing(_ number: UInt64, from side: Side) {
         let other: Side = side == .client ? .server : .client
-        guard let ping = codec(of: side).ping(number: number) else { return }
+        guard let ping = codec(of: side)._ping(number: number) else { return }
         let what = "ping \(number) of the \(side)"
         if ping.kind != .ping { violate(.heartbeat, "\(what) is a \(ping.kind)") }
         guard let (received, bytes) = roundTrip([ping], to: other, .heartbeat, what), kit.hasServerSide else { return }
@@ -80,10 +80,10 @@ extension ConformanceRun {
             let found = received.map { "\($0.kind)" }.joined(separator: ", ")
             return violate(.heartbeat, "\(what) arrived as \(found.isEmpty ? "nothing" : found)", bytes)
         }
-        guard let pong = codec(of: other).pong(answering: arrived) else { return }
+        guard let pong = codec(of: other)._pong(answering: arrived) else { return }
         guard let (answer, pongBytes) = roundTrip([pong], to: side, sent: [ping], .heartbeat, "the pong to \(what)")
         else { return }
-        let look = codec(of: side).pongsLookLikePings
+        let look = codec(of: side)._pongsLookLikePings
         guard answer.count == 1, let last = answer.first, last.kind == .pong || last.kind == .ping else {
             return violate(.heartbeat, "the pong to \(what) arrived as \(answer.map(\.kind))", pongBytes)
         }
@@ -126,7 +126,7 @@ extension ConformanceRun {
 
     mutating func checkCancellation() {
         guard let request else { return }
-        guard let cancel = kit.client.cancelFrame(for: request.serial, type: request.type) else { return }
+        guard let cancel = kit.client._cancelFrame(for: request.serial, type: request.type) else { return }
         let what = "the cancellation of serial \(request.serial)"
         if cancel.kind != .cancel { violate(.cancellation, "\(what) is a \(cancel.kind)") }
         guard let (received, bytes) = roundTrip([request, cancel], to: .server, .cancellation, what) else { return }
@@ -142,7 +142,7 @@ extension ConformanceRun {
 
     mutating func checkWindowUpdates() {
         for stream in streams(to: .server) {
-            for frame in stream.frames where kit.client.isWindowUpdate(frame) != kit.server.isWindowUpdate(frame) {
+            for frame in stream.frames where kit.client._isWindowUpdate(frame) != kit.server._isWindowUpdate(frame) {
                 violate(.window, "\(stream.name) is a window update for one side, and not for the other", stream.bytes)
             }
         }

@@ -69,7 +69,7 @@ struct ConformanceRun {
         var output = SendBuffer()
         for frame in frames {
             try codec.encode(frame, into: &output)
-            if codec.notesSent { codec.noteSent(frame) }
+            if codec._notesSent { codec._noteSent(frame) }
         }
         return output.bytes
     }

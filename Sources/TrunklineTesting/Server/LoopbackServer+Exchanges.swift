@@ -97,7 +97,7 @@ extension LoopbackServer {
 
     /// Whether `frame` belongs to a request that is, or was, under way, and not to the handler.
     func isRequestPart(_ frame: Frame, on link: ServerLink) -> Bool {
-        let isUpdate = codec.isWindowUpdate(frame)
+        let isUpdate = codec._isWindowUpdate(frame)
         if let open = link.exchanges[frame.serial] {
             take(frame, isUpdate, for: open, on: link)
         } else if link.unfinished.contains(frame.serial) {

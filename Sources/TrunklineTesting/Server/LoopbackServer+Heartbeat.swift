@@ -38,15 +38,15 @@ extension LoopbackServer {
     /// A ping, or a pong, has come.
     func heartbeatReceived(_ frame: Frame, on link: ServerLink) {
         guard frame.kind == .ping else { return pongReceived(on: link) }
-        if link.codec.pongsLookLikePings, link.unansweredPings > 0, frame.serial == 0 {
+        if link.codec._pongsLookLikePings, link.unansweredPings > 0, frame.serial == 0 {
             // Our pings have no serial. Where the client's have one, this is a pong. Where they have none it may be a
             // ping as well, and an answer too many does no harm, while one too few can cost the link.
             pongReceived(on: link)
-            if link.codec.ping(number: 0)?.serial != 0 { return }
+            if link.codec._ping(number: 0)?.serial != 0 { return }
         } else {
             record.pingCount += 1
         }
-        guard answersPings, let pong = link.codec.pong(answering: frame) else { return }
+        guard answersPings, let pong = link.codec._pong(answering: frame) else { return }
         if pongDelay > .zero {
             perform(Reaction(.after(pongDelay, Reaction(.frame(pong)))), for: frame, on: link)
         } else {
@@ -63,7 +63,7 @@ extension LoopbackServer {
 extension FrameCodec {
     /// A ping on the server's own account. Users' codecs may need more than its kind to encode it.
     var serverPing: Frame {
-        var ping = ping(number: 0) ?? Frame(.ping)
+        var ping = _ping(number: 0) ?? Frame(.ping)
         ping.serial = 0
         return ping
     }

@@ -127,7 +127,7 @@ public actor LoopbackServer {
         self.acceptor = acceptor
         self.endpoint = endpoint
         self.tls = tls
-        self.codec = codec.serverSide()
+        self.codec = codec._serverSide()
         self.options = options
         self.handler = handler
         answersPings = options.answersPings

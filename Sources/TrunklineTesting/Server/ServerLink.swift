@@ -116,7 +116,7 @@ final class ServerLink {
             throw error
         }
         // Here and not when it is written: nothing is taken back any more, and the order is the same.
-        if codec.notesSent { codec.noteSent(frame) }
+        if codec._notesSent { codec._noteSent(frame) }
     }
 
     /// Writes `bytes` behind everything else, `size` of them in each turn of the loop; `nil` for all at once.

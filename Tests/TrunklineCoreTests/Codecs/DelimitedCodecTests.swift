@@ -77,7 +77,7 @@ struct DelimitedCodecTests {
 
     @Test func heartbeatsAndCancellationsThatThereAreNotAreRefused() {
         for kind in [.ping, .pong, .cancel] as [Frame.Kind] { #expect(lines.refusal(of: Frame(kind)) == .unknownType) }
-        #expect(lines.ping(number: 0) == nil && lines.cancelFrame(for: 1, type: 1) == nil)
+        #expect(lines.ping(number: 0) == nil && lines._cancelFrame(for: 1, type: 1) == nil)
     }
 
     // MARK: Malformed frames
@@ -171,7 +171,7 @@ struct DelimitedCodecTests {
         .reading { frame in
             if frame.body.hasPrefix(">") { frame.kind = .push }
             if frame.body.hasPrefix("-") { frame.isErrorResponse = true }
-            if frame.body.isEmpty { frame.malformedReason = .malformed }
+            if frame.body.isEmpty { frame.markMalformed(.malformed) }
         }
 
     @Test func theRuleSaysWhatReceivedFramesAreFor() throws {

@@ -65,7 +65,7 @@ struct LayoutPrintingTests {
     }
 
     @Test func dissectorTakesBothDirectionsAndEveryByteOrder() {
-        let text = Self.odd.roles(ping: 1, push: 2...9, cancel: 10, success: 200).wiresharkDissector(
+        let text = Self.odd.roles(ping: 1, push: .types(2...9), cancel: 10, success: 200).wiresharkDissector(
             name: "odd",
             port: 1
         )
@@ -120,7 +120,7 @@ struct LayoutPrintingTests {
             try FrameLayout(validating: [.length(UInt32.self, counting: .body), body]).byteTable
                 .hasSuffix("| 4 | n | body of 16 bytes |\n")
         }
-        #expect(try row(.body(sizes: 16)))
+        #expect(try row(.body(sizes: 16...16)))
         #expect(try !row(.body(sizes: 16...)))
         let open = FrameLayout {
             Field.length(UInt32.self, counting: .body)

@@ -111,7 +111,7 @@ struct StandardLayoutTests {
         #expect(try FrameLayout.standard.decoded(bytes).frames == [Frame(client, type: type)])
         let serverSide = FrameLayout.standard.serverSide()
         #expect(try serverSide.decoded(bytes).frames == [Frame(server, type: type)])
-        #expect(try serverSide.serverSide().decoded(bytes).frames == [Frame(server, type: type)])
+        #expect(try serverSide._serverSide().decoded(bytes).frames == [Frame(server, type: type)])
     }
 
     /// The specified bytes, in both directions, alone and with a body that must not be empty, which takes the slow path.
@@ -119,7 +119,7 @@ struct StandardLayoutTests {
         let bytes = hex("00000404 00000033 00000002 6162 00000403 00000033 00000001 63")
         let update = hex("00000405 00000033 00000004 00010000")
         let piece = Frame(.part, type: 0x404, serial: 0x33, body: "ab")
-        for client in [FrameLayout.standard, .standard.requiringBody(inResponsesTo: 0x402)] {
+        for client in [FrameLayout.standard, .standard.requiringBody(inResponsesTo: 0x402...0x402)] {
             let end = Frame(.response, type: 0x403, serial: 0x33, body: "c")
             let server = client.serverSide()
             #expect(try server.encoded(piece) + server.encoded(end) == bytes)
@@ -165,12 +165,12 @@ struct DeclaredLayoutTests {
     }
 
     @Test func pushIsOneTypeOrARange() throws {
-        let pushes = Layouts.acme.roles(push: UInt32(3)...4)
+        let pushes = Layouts.acme.roles(push: .types(3...4))
         for (type, kind) in [(2, Frame.Kind.response), (3, .push), (4, .push), (5, .response)] {
             let bytes = try pushes.encoded(Frame(.response, type: UInt32(type)))
             #expect(try pushes.decoded(bytes).frames.map(\.kind) == [kind])
         }
-        let open = Layouts.acme.roles(push: 0xfff0...)
+        let open = Layouts.acme.roles(push: .types(0xfff0...))
         #expect(try open.decoded(open.encoded(Frame(.push, type: 0xffff))).frames.map(\.kind) == [.push])
     }
 

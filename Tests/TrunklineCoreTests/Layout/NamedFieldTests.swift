@@ -120,7 +120,7 @@ struct BodySizeTests {
     @Test func eachDirectionCanHaveItsOwn() throws {
         let layout = FrameLayout {
             Field.length(UInt8.self, counting: .body)
-            Field.body(sizes: 4)
+            Field.body(sizes: 4...4)
         } response: {
             Field.status(UInt8.self)
             Field.length(UInt8.self, counting: .body)

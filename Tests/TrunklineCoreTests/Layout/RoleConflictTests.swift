@@ -10,24 +10,35 @@ struct RoleConflictTests {
         #expect(throws: LayoutError.self) { try layout() }?.description
     }
 
+    private func both(_ number: String, _ second: String, _ first: String) -> String {
+        "role \(second): the type \(number) has the role \(first), and cannot have both"
+    }
+
     @Test func noTypeHasTwoRolesAndTheErrorNamesBothAndTheNumber() {
-        func both(_ number: String, _ second: String, _ first: String) -> String {
-            "role \(second): the type \(number) has the role \(first), and cannot have both"
-        }
         #expect(mistake { try flagged.validatingRoles(ping: 1, push: 1) } == both("0x1", "push", "ping"))
         #expect(mistake { try flagged.validatingRoles(ping: 1, requests: 1...) } == both("0x1", "requests", "ping"))
-        #expect(mistake { try flagged.validatingRoles(push: 2...9, goAway: 5) } == both("0x5", "push", "goAway"))
+        #expect(
+            mistake { try flagged.validatingRoles(push: .types(2...9), goAway: 5) } == both("0x5", "push", "goAway")
+        )
         #expect(mistake { try flagged.validatingRoles(ping: 3, cancel: 3) } == both("0x3", "cancel", "ping"))
         #expect(mistake { try flagged.validatingRoles(ping: 1, pong: 3, cancel: 3) } == both("0x3", "cancel", "pong"))
-        #expect(mistake { try flagged.validatingRoles(ping: 1, pong: 9, push: 3...9) } == both("0x9", "push", "pong"))
-        #expect(mistake { try flagged.validatingRoles(push: 2...9, cancel: 4) } == both("0x4", "push", "cancel"))
+        #expect(
+            mistake { try flagged.validatingRoles(ping: 1, pong: 9, push: .types(3...9)) }
+                == both("0x9", "push", "pong")
+        )
+        #expect(
+            mistake { try flagged.validatingRoles(push: .types(2...9), cancel: 4) } == both("0x4", "push", "cancel")
+        )
         #expect(mistake { try flagged.validatingRoles(ping: 4, goAway: 4) } == both("0x4", "goAway", "ping"))
         #expect(mistake { try flagged.validatingRoles(ping: 4, part: 4) } == both("0x4", "part", "ping"))
         #expect(mistake { try flagged.validatingRoles(ping: 4, closing: 4) } == both("0x4", "closing", "ping"))
         #expect(mistake { try flagged.validatingRoles(cancel: 4, window: 4) } == both("0x4", "window", "cancel"))
         #expect(mistake { try flagged.validatingRoles(part: 4, window: 4) } == both("0x4", "part", "window"))
-        #expect(mistake { try flagged.validatingRoles(push: 1...3, requests: 3...) } == both("0x3", "requests", "push"))
-        #expect(mistake { try flagged.validatingRoles(push: 7...8, part: 8) } == both("0x8", "part", "push"))
+        #expect(
+            mistake { try flagged.validatingRoles(push: .types(1...3), requests: 3...) }
+                == both("0x3", "requests", "push")
+        )
+        #expect(mistake { try flagged.validatingRoles(push: .types(7...8), part: 8) } == both("0x8", "part", "push"))
     }
 
     @Test func noNumberOfAFieldHasTwoRoles() {
@@ -39,7 +50,7 @@ struct RoleConflictTests {
         // A pong as its ping.
         _ = try flagged.validatingRoles(ping: 1, pong: 1)
         // Where responses are marked: pushes, goAways and requests.
-        _ = try flagged.validatingRoles(push: 3...5, response: .bit(7), goAway: 6, requests: 3...6)
+        _ = try flagged.validatingRoles(push: .types(3...5), response: .bit(7), goAway: 6, requests: 3...6)
         // One says goodbye in each direction.
         _ = try flagged.validatingRoles(goAway: 6, closing: 6)
         // A range of commands with the heartbeat in its midst.
@@ -55,7 +66,7 @@ struct RoleConflictTests {
         let layout = flagged.roles(window: 2, requests: 3...9)
         let frames = try layout.serverSide().decoded(layout.encoded(Frame(.request, type: 2, serial: 9))).frames
         #expect(frames.map(\.kind) == [.request] && frames.map(\.serial) == [9])
-        #expect(frames.allSatisfy { layout.isWindowUpdate($0) && layout.serverSide().isWindowUpdate($0) })
+        #expect(frames.allSatisfy { layout._isWindowUpdate($0) && layout.serverSide()._isWindowUpdate($0) })
         #expect(!layout.isWindowUpdate(Frame(.request, type: 3)) && !flagged.isWindowUpdate(Frame(.request)))
         let unnumbered = FrameLayout {
             Field.type(UInt8.self)
@@ -67,7 +78,7 @@ struct RoleConflictTests {
     }
 
     @Test func aClosureCanTellAGoAwayAmidThePushes() throws {
-        let layout = flagged.roles(push: 0x80..., retryAfter: .seconds(in: "wait")) {
+        let layout = flagged.roles(push: .types(0x80...), retryAfter: .seconds(in: "wait")) {
             $0.type == 0x85 ? .goAway : $0.kind
         }
         let frames = try layout.decoded(hex("84 00 00 0000 00 85 00 00 0007 00 86 00 00 0000 00")).frames
@@ -75,13 +86,30 @@ struct RoleConflictTests {
         #expect(layout.retryAfter(in: frames[1]) == .seconds(7))
     }
 
-    /// It stopped the program although these are for roles that are not known beforehand.
-    @Test func aNegativeNumberIsThrownWhereRolesAreValidated() {
-        #expect(mistake { try flagged.validatingRoles(push: -1) }?.hasPrefix("role push: a number is negative") == true)
-        #expect(mistake { try flagged.validatingRoles(serials: -5...9) }?.hasPrefix("role serials: a number") == true)
+    /// Negative numbers do not compile.
+    @Test func anEmptyRangeIsAnError() {
         #expect(
-            mistake { try flagged.validatingRoles(goAway: .field("wait", (-1)...)) }?.hasPrefix("role goAway") == true
+            mistake { try flagged.validatingRoles(push: .types(2..<2)) } == "role push: its range of numbers is empty"
         )
+        #expect(
+            mistake { try flagged.validatingRoles(serials: 5..<5) } == "role serials: its range of numbers is empty"
+        )
+        #expect(
+            mistake { try flagged.validatingRoles(requests: ..<0) } == "role requests: its range of numbers is empty"
+        )
+        #expect(
+            mistake { try flagged.validatingRoles(goAway: .field("wait", 7..<7)) }
+                == "role goAway: its range of numbers is empty"
+        )
+    }
+
+    @Test func everyKindOfRangeHasItsNumbers() throws {
+        #expect(mistake { try flagged.validatingRoles(ping: 5, push: .types(3..<6)) } == both("0x5", "push", "ping"))
+        _ = try flagged.validatingRoles(ping: 6, push: .types(3..<6))
+        #expect(mistake { try flagged.validatingRoles(ping: 6, push: .types(...6)) } == both("0x6", "push", "ping"))
+        _ = try flagged.validatingRoles(ping: 6, push: .types(..<6))
+        #expect(mistake { try flagged.validatingRoles(ping: 0, push: .types(..<6)) } == both("0x0", "push", "ping"))
+        #expect(flagged.roles(serials: 5..<9).matching == .serial(5...8))
     }
 
     @Test func anErrorSaysWhichNumberDoesNotFit() {

@@ -113,7 +113,7 @@ struct RoleTests {
     @Test func severalBitsHoldTheNumbersThatAreNamed() throws {
         let layout = Self.flagged.roles(
             push: .bits(0...1, of: "flags", holding: 2...3),
-            failure: .bits(6..<8, holding: 2)
+            failure: .bits(6..<8, holding: 2...2)
         )
         // The type's top bits are a mark, and no part of the type.
         let frames = try layout.decoded(hex("03 09 02 0000 00 43 09 01 0000 00 83 09 00 0000 00")).frames
@@ -133,7 +133,7 @@ struct RoleTests {
         let layout = try FrameLayout(validating: [
             .type(UInt8.self), .status(UInt8.self), .length(UInt8.self, counting: .body), .body,
         ])
-        .validatingRoles(failure: (0x2c...0x33).markOfRole)
+        .validatingRoles(failure: .types(0x2c...0x33))
         for bytes in [hex("00 02 00"), hex("2c 02 00"), hex("2d 00 00")] {
             let frame = try #require(layout.decoded(bytes).frames.first)
             #expect(frame.isErrorResponse)
@@ -205,7 +205,11 @@ struct RoleTests {
     /// One received cost the link and everything under way on it.
     /// It went out as a goAway: found by fuzzing.
     @Test func aServersRequestAndPushAreMarkedAsNoGoAway() throws {
-        let layout = Self.flagged.roles(push: 2...3, response: .bit(0, of: "flags"), goAway: .bit(7, isSet: false))
+        let layout = Self.flagged.roles(
+            push: .types(2...3),
+            response: .bit(0, of: "flags"),
+            goAway: .bit(7, isSet: false)
+        )
         for kind in [Frame.Kind.request, .push] {
             let frame = Frame(kind, type: kind == .push ? 2 : 9, serial: 5)
             var (server, output) = (layout.serverSide(), SendBuffer())
@@ -259,7 +263,7 @@ struct RoleTests {
         let parts = [Frame(.part, type: 3, serial: 9), Frame(.response, type: 3, serial: 9, body: "b")]
         for isSet in [true, false] {
             let layout = Self.flagged.roles(part: .bit(7, isSet: isSet), requests: 3...5).requiringBody(
-                inResponsesTo: 3
+                inResponsesTo: 3...3
             )
             let server = layout.serverSide()
             let bytes = try parts.flatMap { try server.encoded($0) }
@@ -283,7 +287,7 @@ struct RoleTests {
         #expect(try smpp.decoded(hex("00000010 00000006 00000000 00000001")).frames.map(\.kind) == [.goAway])
         #expect(try smpp.malformedReasons(of: hex("00000010 80000006 00000000 00000001")) == [nil])
         #expect(try smpp.serverSide().decoded(smpp.encoded(unbind)).frames == [unbind])
-        #expect(smpp.serverSide().closingFrame() == nil && FrameLayout.standard.closingFrame() == nil)
+        #expect(smpp.serverSide()._closingFrame() == nil && FrameLayout.standard._closingFrame() == nil)
         // The same number says it both ways without a mark, too, and nobody else may send it.
         let plain = Self.flagged.roles(goAway: 8, closing: 8)
         #expect(try plain.encoded(#require(plain.closingFrame())) == hex("08 00 00 0000 00"))
@@ -326,11 +330,12 @@ struct RoleMistakeTests {
         #expect(role { try flagged.validatingRoles(failure: .bits(5..<9, of: "flags")) } == "role failure")
         #expect(role { try flagged.validatingRoles(failure: .bits(-1..<2, of: "flags")) } == "role failure")
         #expect(role { try flagged.validatingRoles(failure: .bits(2..<2, of: "flags")) } == "role failure")
-        #expect(role { try flagged.validatingRoles(failure: .bits(0..<2, of: "flags", holding: 4)) } == "role failure")
+        #expect(
+            role { try flagged.validatingRoles(failure: .bits(0..<2, of: "flags", holding: 4...4)) } == "role failure"
+        )
         #expect(
             role { try flagged.validatingRoles(failure: .bits(0..<2, of: "flags", holding: 0...)) } == "role failure"
         )
-        #expect(role { try flagged.validatingRoles(failure: .bits(0..<2, of: "flags", holding: -1)) } == "role failure")
         #expect(role { try flagged.validatingRoles(failure: .bits(0..<2, of: "flag")) } == "role failure")
         #expect(role { try flagged.validatingRoles(response: .bit(7), failure: .bits(6...7)) } == "role failure")
         #expect(role { try flagged.validatingRoles(responsesRepeat: [.field("flag")]) } == "role responsesRepeat")
@@ -346,7 +351,7 @@ struct RoleMistakeTests {
         #expect(role { try layout(wide, narrow).validatingRoles(ping: 256) } == "role ping")
         #expect(role { try layout(wide, []).validatingRoles(ping: 1) } == "role ping")
         #expect(role { try layout(wide, []).validatingRoles(push: 1) } == "role push")
-        #expect(role { try layout([.status(UInt8.self)], []).validatingRoles(success: 1) } == "role success")
+        #expect(role { try layout([.status(UInt8.self)], []).validatingRoles(success: 1...1) } == "role success")
         #expect(role { try layout(wide, narrow).validatingRoles(response: .bit(8)) } == "role response")
         let serials = ([Field.serial(UInt16.self)], [Field.serial(UInt8.self)])
         #expect(role { try layout(serials.0, serials.1).validatingRoles(serials: 1...256) } == "role serials")

@@ -10,7 +10,7 @@ import Trunkline
         Field.length(UInt8.self, counting: .body)
         Field.body
     }
-    .roles(ping: 8, pong: 9, push: 3...7)
+    .roles(ping: 8, pong: 9, push: .types(3...7))
 
     /// A layout without a type for it had no heartbeat.
     @Test func aRequestServesAsAPing() throws {
@@ -22,7 +22,7 @@ import Trunkline
         #expect(!dns.pongsLookLikePings)
         let seen = try #require(dns.serverSide().decoded(question).frames.first)
         #expect(seen.kind == .ping && seen.serial == 1)
-        let pong = try #require(dns.serverSide().pong(answering: seen))
+        let pong = try #require(dns.serverSide()._pong(answering: seen))
         let answer = try dns.serverSide().encoded(pong)
         #expect(answer == hex("0011 0001 8100 0001 0000 0000 0000 00 0002 0001"))
         #expect(try dns.decoded(answer).frames.map(\.kind) == [.pong])
@@ -68,7 +68,7 @@ import Trunkline
             }
         }
         let question = Frame(.request, body: Protocols.rootQuestion)
-        func dns(_ serials: ClosedRange<Int>, _ frame: Frame) -> String? {
+        func dns(_ serials: ClosedRange<SerialNumber>, _ frame: Frame) -> String? {
             complaint {
                 try Protocols.dns.validatingRoles(heartbeat: frame, response: .bit(15, of: "flags"), serials: serials)
             }
@@ -135,12 +135,12 @@ import Trunkline
             Field.length(UInt8.self, counting: .body)
             Field.body
         }
-        .roles(ping: 8, pong: type, response: (0x80...0xFF).markOfRole)
+        .roles(ping: 8, pong: type, response: .types(0x80...0xFF))
         for side in [layout, layout.serverSide()] {
-            let pong = try #require(side.pong(answering: Frame(.ping, type: 8, serial: 5)), "\(side)")
+            let pong = try #require(side._pong(answering: Frame(.ping, type: 8, serial: 5)), "\(side)")
             let bytes = try side.encoded(pong)
             #expect(bytes == hex(type == 0 ? "00 0005 00" : "09 0005 00"))
-            #expect(try side.serverSide().decoded(bytes).frames == [pong])
+            #expect(try side._serverSide().decoded(bytes).frames == [pong])
             #expect(try layout.decoded(bytes).frames == [pong])
         }
     }

@@ -195,7 +195,7 @@ struct GatewayLookupTests {
     @Test func anUploadToASlowNameLeavesTheLinkToOthers() async throws {
         try await withSlowNames { _, _, client, resolver in
             let head = "POST http://name.test/ HTTP/1.1\r\nHost: name.test\r\nTrunkline-Window: 65536\r\n\r\n"
-            let frames = client.stream(Request(body: Bytes(head)), isPart: true)
+            let frames = client.open(Request(body: Bytes(head))).responses
             let piece = Bytes(pattern(64 * 1024))
             for _ in 0..<64 { try await frames.post(Request(body: piece), isPart: true) }
             try await frames.post(Request(type: 0x403))

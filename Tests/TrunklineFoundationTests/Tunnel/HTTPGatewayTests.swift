@@ -195,7 +195,7 @@ struct HTTPGatewayTests {
                 $0.replacingOccurrences(of: "ORIGIN", with: setup.origin.root)
                     .replacingOccurrences(of: "HOST", with: "\(setup.origin.server.endpoint)")
             }
-            let frames = setup.client.stream(Request(body: Bytes(texts[0])), isPart: true)
+            let frames = setup.client.open(Request(body: Bytes(texts[0]))).responses
             // A refusal may come before the last piece is sent; then the rest is not.
             for text in texts[1...] {
                 try? await frames.post(

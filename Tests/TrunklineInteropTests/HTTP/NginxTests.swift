@@ -31,7 +31,7 @@ struct NginxTests {
         try Request(HTTP1Request(.get, "\(path)?n=\(number)"))
     }
 
-    private func text(_ result: Result<Frame, ClientError>) throws -> String {
+    private func text(_ result: Result<Response, ClientError>) throws -> String {
         String(try HTTP1Response(result.get()).body)
     }
 
@@ -87,7 +87,7 @@ struct NginxTests {
                 let headers: HTTP1Headers = index % 10 == 9 ? ["Connection": "close"] : [:]
                 return try Request(HTTP1Request(index % 3 == 0 ? .post : .get, "/number?n=\(index)", headers: headers))
             }
-            for (index, result) in await client.send(all: requests, retry: .never).enumerated() {
+            for (index, result) in await client.send(all: requests, options: CallOptions(retry: .never)).enumerated() {
                 #expect(try text(result) == "\(index)")
             }
             let statistics = await client.statistics.connection
@@ -177,7 +177,7 @@ struct NginxTests {
     @Test func aServerThatClosesAfterAHundredRequestsLosesNone() async throws {
         try await withServer({ $0.requests.maximumInFlight = 1 }) { _, client in
             // No more of them: one after the other, they were out of time on a busy machine.
-            let results = await client.send(all: try (0..<2000).map { try number($0, at: "/few") }, retry: .never)
+            let results = await client.send(all: try (0..<2000).map { try number($0, at: "/few") }, options: CallOptions(retry: .never))
             for (index, result) in results.enumerated() { #expect(try text(result) == "\(index)") }
             let statistics = await client.statistics
             #expect(statistics.connection.links == 21 || statistics.connection.links == 20)
@@ -190,7 +190,7 @@ struct NginxTests {
     @Test func requestsBehindTheLastResponseAreSentAgain() async throws {
         try await withServer({ ($0.requests.maximumInFlight, $0.requests.retryBudget) = (16, nil) }) { _, client in
             let requests = try (0..<10_000).map { try number($0, at: "/few") }
-            let results = await client.send(all: requests, retry: .idempotent(attempts: 100))
+            let results = await client.send(all: requests, options: CallOptions(retry: .idempotent(attempts: 100)))
             for (index, result) in results.enumerated() { #expect(try text(result) == "\(index)") }
             let statistics = await client.statistics
             #expect(statistics.connection.disconnects[.goAway] == 100, "\(statistics)")
@@ -204,7 +204,7 @@ struct NginxTests {
             for round in 0..<5 {
                 async let results = client.send(
                     all: try (0..<2000).map { try number($0) },
-                    retry: .idempotent(attempts: 100, backoff: Backoff(base: .milliseconds(5), cap: .milliseconds(50)))
+                    options: CallOptions(retry: .idempotent(attempts: 100, backoff: Backoff(base: .milliseconds(5), cap: .milliseconds(50))))
                 )
                 if round % 2 == 0 { try await Task.sleep(for: .milliseconds(3 * round)) }
                 await server.kill()

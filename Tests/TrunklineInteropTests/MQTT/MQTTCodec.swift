@@ -11,7 +11,7 @@ import Trunkline
 /// | packet id    | behind the length, or behind the topic of PUBLISH | `serial`                             |
 /// | return code  | in CONNACK and SUBACK                             | `status`                             |
 /// | all the rest | before and behind the packet id                   | `body`                               |
-struct MQTTCodec: FrameCodec {
+struct MQTTCodec: FrameCodec, HeartbeatCodec, ClosingCodec, SentFrameCodec, ServerSideCodec {
     /// How long a packet may be, either way, in bytes without its first two to five. MQTT itself allows 256 MiB.
     var maximumLength = 1 << 20
     /// The serial of the CONNECT that went out, for the CONNACK, which has no packet id.
@@ -82,7 +82,6 @@ struct MQTTCodec: FrameCodec {
         output.append(frame.body.dropFirst(idOffset))
     }
 
-    var notesSent: Bool { true }
     mutating func noteSent(_ frame: Frame) {
         if frame.type == MQTT.Packet.connect.rawValue { connectSerial = frame.serial }
     }
@@ -217,7 +216,7 @@ extension Request {
 
 extension MQTT.Message {
     /// The message in a push.
-    init(_ push: Frame) {
+    init(_ push: PushMessage) {
         let length = MQTT.topicLength(push.body) ?? 0
         topic = String(Bytes(push.body.prefix(length).dropFirst(2)))
         payload = Bytes(push.body.dropFirst(length))
@@ -228,7 +227,7 @@ extension MQTT.Message {
 
 extension Client {
     /// Tells the broker that the message in `push` has been taken care of; otherwise it comes again on the next link.
-    func acknowledge(_ push: Frame) async throws(ClientError) {
+    func acknowledge(_ push: PushMessage) async throws(ClientError) {
         guard push.serial != 0 else { return }  // QoS 0
         try await post(Request(type: MQTT.Packet.puback.rawValue), answering: push)
     }

@@ -67,7 +67,7 @@ struct MQTTCodecTests {
         )
         let bytes = try encode(frame(.publish(message)), with: codec)
         #expect(Array(bytes.prefix(1 + hex(expected).count)) == [0x30] + hex(expected))
-        #expect(try decode(bytes, with: codec).map { MQTT.Message($0) } == message)
+        #expect(try decode(bytes, with: codec).map { MQTT.Message(PushMessage($0)) } == message)
     }
 
     @Test func whatCannotBeSaidIsRefused() {
@@ -105,7 +105,7 @@ struct MQTTCodecTests {
         #expect(try decode(hex("d0 00"))?.kind == .pong)
         let push = try #require(try decode(hex("3b 07 00 01 61 00 09 62 63")))
         #expect(push.kind == .push && push.serial == 9)
-        #expect(MQTT.Message(push) == MQTT.Message(topic: "a", payload: "bc", isRetained: true))
+        #expect(MQTT.Message(PushMessage(push)) == MQTT.Message(topic: "a", payload: "bc", isRetained: true))
     }
 
     @Test(arguments: [
@@ -175,7 +175,7 @@ struct MQTTCodecTests {
         var codec = codec
         var input = ReceiveBuffer(bytes)
         let frame = try codec.decode(&input)
-        if let frame, frame.kind == .push { _ = MQTT.Message(frame) }
+        if let frame, frame.kind == .push { _ = MQTT.Message(PushMessage(frame)) }
         return frame
     }
 }

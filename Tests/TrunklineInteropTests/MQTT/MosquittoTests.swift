@@ -339,7 +339,7 @@ struct MosquittoTests {
             }
             let batch = next..<min(next + 500, count)
             let requests = batch.map { Request.publish(MQTT.Message(topic: "numbers", payload: "\($0)")) }
-            for result in await client.send(all: requests, retry: .never) {
+            for result in await client.send(all: requests, options: CallOptions(retry: .never)) {
                 guard case .success = result else { break }
                 next += 1
             }

@@ -80,7 +80,7 @@ struct Command: TypedRequest {
         parts.reduce(into: "*\(parts.count)\r\n") { $0 += "$\($1.count)\r\n" + $1 + "\r\n" }
     }
 
-    static func decode(_ response: Frame) throws -> RESPValue { try RESPValue(response.body) }
+    static func decode(_ response: Response) throws -> RESPValue { try RESPValue(response.body) }
 }
 
 /// Turns bytes into frames and back. A frame's body is one whole value, as it is on the wire: the codec only has to find
@@ -88,7 +88,7 @@ struct Command: TypedRequest {
 ///
 /// Replies come in the order of the commands. So each command must have one reply: `CLIENT REPLY` and `MONITOR` are not
 /// for a link that is shared. RESP3 begins with `HELLO 3`, in `options.handshake`.
-struct RESPCodec: FrameCodec {
+struct RESPCodec: FrameCodec, ServerSideCodec {
     /// 3, or 2 for links without `HELLO 3`: they have no pushes, so no `SUBSCRIBE`.
     var version = 3
     /// The largest value both ways, in bytes with everything in it.

@@ -257,7 +257,7 @@ struct RedisTests {
                                 Command("LPUSH", "tx-\(caller)", "wrong type"), Command("GET", "tx-\(caller)"),
                                 Command("EXEC"),
                             ],
-                            retry: .never  // half a transaction must not go out on the next link
+                            options: CallOptions(retry: .never)  // half a transaction must not go out on the next link
                         )
                         #expect(try results[0].get() == .string("OK"))
                         for index in 1...3 { #expect(try results[index].get() == .string("QUEUED")) }

@@ -113,12 +113,12 @@ struct BackpressureTests {
     }
 
     /// The standard layout; a response that says "bye" is the last one of its link.
-    private struct ByeCodec: FrameCodec {
+    private struct ByeCodec: FrameCodec, ServerSideCodec {
         var base = FrameLayout.standard
         var matching: ResponseMatching { base.matching }
         mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
             var frame = try base.decode(&input)
-            if frame?.kind == .response, frame?.body == "bye" { frame?.endsLink = true }
+            if frame?.kind == .response, frame?.body == "bye" { frame?.markLinkEnding() }
             return frame
         }
         mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {

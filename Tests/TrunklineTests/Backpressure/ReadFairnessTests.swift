@@ -23,7 +23,7 @@ struct ReadFairnessTests {
     }
 
     /// The standard layout, which counts how many frames are decoded in each turn of the loop.
-    private struct CountingCodec: FrameCodec {
+    private struct CountingCodec: FrameCodec, HeartbeatCodec, CancellingCodec, ServerSideCodec {
         var base: FrameLayout = .standard
         let turns: Turns
         /// Called for each frame.
@@ -141,7 +141,7 @@ struct ReadFairnessTests {
         try Self.flood(count, seed: 4) { network, _ in
             let connection = Connection(to: "db:7000", speaking: .standard, on: network.loops)
             var next: SerialNumber = 0
-            for await frame in connection.frames {
+            for await frame in try connection.frames {
                 #expect(frame.serial == next)
                 next += 1
                 if next == count { break }

@@ -8,14 +8,14 @@ extension Client {
     func result(
         _ body: Bytes,
         _ policy: CachePolicy,
-        timeout: Duration? = nil,
+        timeout: Timeout = .default,
         retry: RetryPolicy? = nil,
         waitsForReady: Bool = true
-    ) async -> Result<Frame, ClientError> {
+    ) async -> Result<Response, ClientError> {
         do throws(ClientError) {
             let request = ask(body)
             return .success(
-                try await send(request, cache: policy, timeout: timeout, retry: retry, waitsForReady: waitsForReady)
+                try await send(request, cache: policy, timeout: timeout, options: CallOptions(retry: retry, waitsForReady: waitsForReady))
             )
         } catch {
             return .failure(error)
@@ -26,17 +26,17 @@ extension Client {
     func text(
         _ body: Bytes,
         _ policy: CachePolicy,
-        timeout: Duration? = nil,
+        timeout: Timeout = .default,
         waitsForReady: Bool = true
     ) async -> String {
         await result(body, policy, timeout: timeout, waitsForReady: waitsForReady).text
     }
 }
 
-extension Result where Success == Frame, Failure == ClientError {
+extension Result where Success == Response, Failure == ClientError {
     var text: String {
         switch self {
-        case .success(let frame): String(frame.body)
+        case .success(let response): String(response.body)
         case .failure(let error): "\(error.code) \(error.fate)"
         }
     }

@@ -164,7 +164,7 @@ struct CacheTests {
             struct None: Error {}
             static let type: UInt32 = 0x410
             func encode() -> Bytes { "number" }
-            static func decode(_ response: Frame) throws -> Int {
+            static func decode(_ response: Response) throws -> Int {
                 guard let number = Int(String(response.body)) else { throw None() }
                 return number
             }
@@ -174,7 +174,7 @@ struct CacheTests {
             let error = await failure { () throws(ClientError) in
                 try await client.send(Number(), cache: .for(.seconds(60)))
             }
-            #expect(error?.code == .invalidRequest)
+            #expect(error?.code == .invalidResponse)
             #expect(error?.fate == .answered)
             for _ in 0..<2 {
                 let number = try await client.send(Number(), cache: .for(.seconds(60)))
@@ -222,7 +222,7 @@ struct CacheTests {
     @Test func aCallThatIsOverWhenItIsMadeFailsAsWithoutACache() throws {
         try simulate(handler: generations.reply) { service, client in
             #expect(await client.text("a", .for(.seconds(60))) == "a 1")
-            #expect(await client.text("a", .for(.seconds(60)), timeout: .zero) == "timedOut notSent")
+            #expect(await client.text("a", .for(.seconds(60)), timeout: .seconds(0)) == "timedOut notSent")
             let task = Task(executorPreference: service.network.executor) {
                 unsafe withUnsafeCurrentTask { unsafe $0?.cancel() }
                 return await client.text("a", .for(.seconds(60)))

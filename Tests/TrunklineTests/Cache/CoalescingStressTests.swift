@@ -25,7 +25,7 @@ enum CoalescingStorm {
     }
 
     /// What calls came to, how often; "crossed" for a response to another question.
-    static func note(_ body: Bytes, _ result: Result<Frame, ClientError>) -> String {
+    static func note(_ body: Bytes, _ result: Result<Response, ClientError>) -> String {
         switch result {
         case .success(let frame): frame.body == body ? "success" : "crossed"
         case .failure(let error): "\(error.code)"
@@ -57,7 +57,7 @@ struct CoalescingSeedTests {
             await Task.yield()
             let hasFaults = seed % 4 == 3
             try simulate(seed: seed, overTLS: false, handler: CoalescingStorm.react) { service, client in
-                let ends = await withTaskGroup(of: (Bytes, Result<Frame, ClientError>).self) { group in
+                let ends = await withTaskGroup(of: (Bytes, Result<Response, ClientError>).self) { group in
                     for caller in 0..<60 as Range<UInt64> {
                         group.addTask {
                             var random = SeededGenerator(seed: seed << 8 | caller)
@@ -67,7 +67,7 @@ struct CoalescingSeedTests {
                             let pause = Duration.microseconds(Int.random(in: 0...30_000, using: &random))
                             try? await service.pass(pause)
                             guard caller % 3 == 0 else {
-                                return (body, await client.result(body, policy, timeout: timeout))
+                                return (body, await client.result(body, policy, timeout: .after(timeout)))
                             }
                             let patience = Duration.microseconds(Int.random(in: 0...40_000, using: &random))
                             let call = Task(executorPreference: service.network.executor) {
@@ -173,12 +173,12 @@ extension HeavyTests {
                 let timeout = Duration.microseconds(Int.random(in: 1...60_000, using: &random))
                 if round % 64 == 0 { client.removeCachedResponses() }
                 if Bool.random(using: &random) {
-                    let call = Task { await client.result(body, policy, timeout: timeout) }
+                    let call = Task { await client.result(body, policy, timeout: .after(timeout)) }
                     for _ in 0..<Int.random(in: 0...8, using: &random) { await Task.yield() }
                     call.cancel()
                     ends[CoalescingStorm.note(body, await call.value), default: 0] += 1
                 } else {
-                    let result = await client.result(body, policy, timeout: timeout)
+                    let result = await client.result(body, policy, timeout: .after(timeout))
                     ends[CoalescingStorm.note(body, result), default: 0] += 1
                 }
             }

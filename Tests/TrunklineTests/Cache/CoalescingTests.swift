@@ -71,7 +71,7 @@ struct CoalescingTests {
         try simulate(handler: { _ in .after(.seconds(6), .echo) }) { service, client in
             try await client.connect()
             let began = service.now
-            @Sendable func call(_ timeout: Duration?) async -> (String, Duration) {
+            @Sendable func call(_ timeout: Timeout) async -> (String, Duration) {
                 let end = await client.text("a", .for(.seconds(60)), timeout: timeout)
                 return (end, service.now - began)
             }
@@ -137,7 +137,7 @@ struct CoalescingTests {
                     group.addTask {
                         for _ in 0..<20 {
                             let timeout = Duration.milliseconds(100 + caller / 2)
-                            _ = await client.text("a", .for(.seconds(60)), timeout: timeout)
+                            _ = await client.text("a", .for(.seconds(60)), timeout: .after(timeout))
                         }
                     }
                 }

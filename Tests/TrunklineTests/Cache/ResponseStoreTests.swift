@@ -157,7 +157,7 @@ struct ResponseStoreTests {
         struct Get: TypedRequest {
             static let type: UInt32 = 0x410
             func encode() -> Bytes { "a" }
-            static func decode(_ response: Frame) -> Bytes { response.body }
+            static func decode(_ response: Response) -> Bytes { response.body }
         }
         #expect(CacheKey(ask("a")) == CacheKey(ask("a")))
         #expect(try CacheKey(Get()) == CacheKey(ask("a")))

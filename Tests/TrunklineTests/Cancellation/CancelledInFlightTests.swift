@@ -248,19 +248,19 @@ struct CancelledInFlightTests {
             let slow = client.start(ask("slow"))
             for _ in 0..<3 { try await giveUp("lost", service, client) }
             let error = await failure { () throws(ClientError) in
-                try await client.send(ask("a"), waitsForReady: false)
+                try await client.send(ask("a"), options: CallOptions(waitsForReady: false))
             }
             #expect(error?.code == .overloaded && error?.fate == .notSent)
             #expect(error?.message == "all 4 serial numbers are held, 3 by requests that were given up")
             // Later calls find a link.
             try await service.pass(.milliseconds(500))
-            #expect(try await client.send(ask("b"), waitsForReady: false).body == "b")
+            #expect(try await client.send(ask("b"), options: CallOptions(waitsForReady: false)).body == "b")
             try await expectBody("slow", of: slow)
             // Those that are in use are told likewise, and cost no link.
             let others = (0..<4).map { _ in client.start(ask("slow")) }
             try await service.pass(.milliseconds(100))
             let other = await failure { () throws(ClientError) in
-                try await client.send(ask("c"), waitsForReady: false)
+                try await client.send(ask("c"), options: CallOptions(waitsForReady: false))
             }
             #expect(other?.message == "all 4 serial numbers are held, 0 by requests that were given up")
             for handle in others { try await expectBody("slow", of: handle) }
@@ -273,14 +273,14 @@ struct CancelledInFlightTests {
         try simulate(speaking: Self.four, options: Self.patient(), handler: Self.handler) { service, client in
             for _ in 0..<4 { try await giveUp("lost", service, client) }
             let error = await failure { () throws(ClientError) in
-                try await client.send(ask("a"), waitsForReady: false)
+                try await client.send(ask("a"), options: CallOptions(waitsForReady: false))
             }
             #expect(error?.code == .overloaded)
             try await service.pass(.milliseconds(240))
             #expect(await client.statistics.connection.links == 1)
             try await service.pass(.milliseconds(100))
             #expect(await client.statistics.connection.links == 2)
-            #expect(try await client.send(ask("b"), waitsForReady: false).body == "b")
+            #expect(try await client.send(ask("b"), options: CallOptions(waitsForReady: false)).body == "b")
         }
     }
 

@@ -28,8 +28,8 @@ struct ClientTests {
         }
     }
 
-    @Test(arguments: [Duration.zero, .seconds(-1)])
-    func aTimeoutThatLeavesNoTimeFailsAtOnce(_ timeout: Duration) throws {
+    @Test(arguments: [Timeout.seconds(0), .seconds(-1)])
+    func aTimeoutThatLeavesNoTimeFailsAtOnce(_ timeout: Timeout) throws {
         try simulate { service, client in
             try await client.connect()
             var errors: [ClientError?] = []
@@ -675,7 +675,7 @@ struct ClientTests {
             let connection = service.connection(to: ["db:7000"], speaking: .standard)
             try await connection.write(Frame(.request, type: 0x410, serial: 1))
             try await service.server.waitForRequests(1)
-            var frames = connection.frames.makeAsyncIterator()
+            var frames = try connection.frames.makeAsyncIterator()
             #expect(await frames.next()?.body.first == 0)
             try await service.pass(.seconds(600))
             // The two buffers on the way, and one batch of reading.
@@ -740,7 +740,7 @@ struct ClientTests {
             let connection = service.connection(to: ["db:7000"], speaking: strictLayout)
             try await connection.write(Frame(.request, type: 7, serial: 1))
             var bodies: [String] = []
-            for await frame in connection.frames {
+            for await frame in try connection.frames {
                 bodies.append(String(frame.body))
                 try await service.pass(.seconds(1))
                 if bodies.count == 5 { break }

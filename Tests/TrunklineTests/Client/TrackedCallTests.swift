@@ -11,7 +11,7 @@ import Testing
     private let now = Instant(nanoseconds: 1_000)
 
     private func call(_ retry: RetryPolicy, waitsForReady: Bool = true, deadline: Instant? = nil) -> TrackedCall {
-        let options = CallOptions(retry: retry, waitsForReady: waitsForReady, deadline: deadline)
+        let options = ResolvedOptions(retry: retry, waitsForReady: waitsForReady, deadline: deadline)
         return TrackedCall(options, Frame(.request))
     }
 
@@ -80,7 +80,7 @@ import Testing
         let written = next(call(.idempotent()), .connectionLost, .unknown)
         #expect(written?.amended(unsent).fate == .unknown)
         #expect(written.flatMap { next($0.awake, .unavailable, .notSent) }?.amended(unsent).fate == .unknown)
-        let rejected = ClientError(.rejected, .answered, "no", response: Frame(.response, status: 7))
+        let rejected = ClientError(.rejected, .answered, "no", response: Response(status: 7))
         #expect(written?.amended(rejected).fate == .answered)
         #expect(written?.amended(rejected).response?.status == 7)
     }

@@ -7,7 +7,7 @@ import TrunklineTesting
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct ClosingFrameTests {
     /// The standard layout with a word for leaving.
-    private struct Codec: FrameCodec {
+    private struct Codec: FrameCodec, ClosingCodec, ServerSideCodec {
         var layout = FrameLayout.standard
         var matching: ResponseMatching { layout.matching }
 
@@ -126,7 +126,7 @@ struct ClosingFrameTests {
     }
 
     /// The same, with requests in pieces. These need a cancel frame, which can be left out nevertheless.
-    private struct PieceCodec: FrameCodec {
+    private struct PieceCodec: FrameCodec, CancellingCodec, ClosingCodec, ServerSideCodec {
         var layout = FrameLayout.standard
         var matching: ResponseMatching { layout.matching }
         let cancelsSilently = Lock(false)
@@ -158,7 +158,7 @@ struct ClosingFrameTests {
             let second = try await network.serve(at: "b:1", speaking: codec)
             let client = network.client(of: ["a:1", "b:1"], speaking: codec)
             let pushes = client.pushes(buffering: PushBuffering(maximumCount: 2, overflow: .suspendReading))
-            let stream = client.stream(Request(type: 0x404, body: "a"), isPart: true, partTimeout: .seconds(600))
+            let stream = client.open(Request(type: 0x404, body: "a"), partTimeout: .seconds(600)).responses
             try await client.post(ask("flood"))
             try await network.clock.sleep(for: .seconds(1))
             #expect(await client.connection.isPaused)

@@ -308,7 +308,7 @@ struct ClosingTests {
 }
 
 /// The standard layout, which answers pings.
-private struct AnsweringCodec: FrameCodec {
+private struct AnsweringCodec: FrameCodec, HeartbeatCodec, ServerSideCodec {
     private let layout: FrameLayout = .standard
     var matching: ResponseMatching { layout.matching }
 
@@ -318,6 +318,7 @@ private struct AnsweringCodec: FrameCodec {
         try layout.encode(frame, into: &output)
     }
 
+    func ping(number: UInt64) -> Frame? { nil }
     func pong(answering ping: Frame) -> Frame? { Frame(.pong, serial: ping.serial) }
 
     func serverSide() -> any FrameCodec { layout.serverSide() }

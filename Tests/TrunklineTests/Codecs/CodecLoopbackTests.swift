@@ -32,7 +32,7 @@ struct CodecLoopbackTests {
     /// The body of the request `number`: two bytes for a serial number, and the number.
     private func body(_ number: Int) -> Bytes { Bytes("..\(number)") }
 
-    private func number(in frame: Frame) -> Int? { Int(String(Bytes(frame.body.dropFirst(2)))) }
+    private func number(in response: Response) -> Int? { Int(String(Bytes(response.body.dropFirst(2)))) }
 
     @Test(arguments: [lines, pipelined, numbered] as [any FrameCodec])
     func thousandRequestsGetTheirResponses(codec: any FrameCodec) async throws {

@@ -7,7 +7,7 @@ import TrunklineTesting
 @Suite(.tags(.realThreads))
 struct EncodingFailureLoopbackTests {
     /// The standard layout, but for frames that it makes and refuses.
-    struct Forgetful: FrameCodec {
+    struct Forgetful: FrameCodec, HeartbeatCodec, CancellingCodec, ServerSideCodec {
         let refused: Frame.Kind
         var layout = FrameLayout.standard
 

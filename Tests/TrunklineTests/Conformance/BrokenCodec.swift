@@ -4,7 +4,7 @@ import TrunklineTesting
 /// A codec that can make one mistake of many: a type, a serial and a length byte, the body, and 0xEE.
 ///
 /// Type 1 is a ping, 2 a pong, 3 a cancellation, 4 a push, 5 a window update, all others are requests and responses.
-struct BrokenCodec: FrameCodec {
+struct BrokenCodec: FrameCodec, HeartbeatCodec, CancellingCodec, EndOfStreamCodec, WindowedCodec, ServerSideCodec {
     enum Mistake: CaseIterable {
         case none
         /// Reads beyond the bytes that are there.

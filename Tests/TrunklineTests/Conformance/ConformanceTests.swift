@@ -55,7 +55,7 @@ struct ConformanceTests {
             Field.checksum(.crc32, over: .headerAndBody)
             Field.constant([0xEE])
         }
-        .roles(ping: 1, pong: 2, push: 3...9, cancel: 10, success: 200, serials: 50...)
+        .roles(ping: 1, pong: 2, push: .types(3...9), cancel: 10, success: 200, serials: 50...)
         layout.maximumFrameSize = 1000
         let rejected = Frame(.response, type: 0x42, serial: 50, status: 404, isErrorResponse: true, body: "no")
         let more: [CodecConformance.Sample] = [

@@ -2,7 +2,7 @@ import Trunkline
 import TrunklineTesting
 
 /// Lines that end with a newline, in order; "ERR" rejects. The codec of the example, with a lower limit.
-struct TextLines: FrameCodec {
+struct TextLines: FrameCodec, ServerSideCodec {
     var matching: ResponseMatching { .inOrder }
     var received = Frame.Kind.response
     var maximumLine = 100

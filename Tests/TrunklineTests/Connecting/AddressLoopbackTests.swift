@@ -107,7 +107,7 @@ struct AddressLoopbackTests {
     /// What is set on the socket of a connection with `options`.
     private func applied(_ options: ClientOptions) async throws -> SocketOptions? {
         try await withServer(speaking: .standard) { server in
-            let connection = Connection(to: server.endpoint, speaking: .standard, options: options)
+            let connection = Connection(to: server.endpoint, speaking: .standard, options: ConnectionOptions(options))
             try await connection.write(Frame(.request, type: 0x410, body: "a"))
             let applied = await connection.appliedOptions
             await connection.closeNow()

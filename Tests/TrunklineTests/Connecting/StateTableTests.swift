@@ -141,10 +141,10 @@ extension StateWorld {
         switch operation {
         case .send: return try await outcome { () throws(ClientError) in _ = try await client.send(ask("x")) }
         case .sendOnce:
-            return try await outcome { () throws(ClientError) in _ = try await client.send(ask("x"), retry: .never) }
+            return try await outcome { () throws(ClientError) in _ = try await client.send(ask("x"), options: CallOptions(retry: .never)) }
         case .sendNow:
             return try await outcome { () throws(ClientError) in
-                _ = try await client.send(ask("x"), waitsForReady: false)
+                _ = try await client.send(ask("x"), options: CallOptions(waitsForReady: false))
             }
         case .post: return try await outcome { () throws(ClientError) in try await client.post(ask("x")) }
         case .connect: return try await outcome { () throws(ClientError) in try await client.connect() }

@@ -1,6 +1,7 @@
 import Testing
-import Trunkline
 import TrunklineTesting
+
+@testable import Trunkline
 
 /// A connection of its own: frames that are pulled, states, writing and closing.
 ///
@@ -18,7 +19,7 @@ struct ConnectionLoopbackTests {
             let connection = Connection(
                 to: server.endpoint,
                 speaking: layout,
-                options: quickOptions(),
+                options: ConnectionOptions(quickOptions()),
                 on: mechanism.loops
             )
             do {
@@ -35,7 +36,7 @@ struct ConnectionLoopbackTests {
     func framesOfEveryKindComeInOrderAcrossLinks(_ mechanism: Mechanism) async throws {
         let handler: LoopbackServer.Handler = { _ in .sequence([.push(Frame(.push, type: 2)), .ping, .echo]) }
         try await withConnection(by: mechanism, handler: handler) { server, connection in
-            var frames = connection.frames.makeAsyncIterator()
+            var frames = try connection.frames.makeAsyncIterator()
             for round in 1...3 {
                 try await connection.write(Frame(.request, type: 0x410, serial: SerialNumber(round)))
                 var kinds: [Frame.Kind?] = []
@@ -70,7 +71,7 @@ struct ConnectionLoopbackTests {
             try await server.waitForRequests(1, within: patience)
             var current = connection.states.makeAsyncIterator()
             #expect(await current.next()?.isReady == true)
-            #expect(await connection.frames.first { _ in true }?.serial == 1)
+            #expect(try await connection.frames.first { _ in true }?.serial == 1)
             await server.stopAccepting()
             await server.disconnectAll()
             async let frame = connection.frames.first { _ in true }  // whoever reads learns of it
@@ -80,7 +81,7 @@ struct ConnectionLoopbackTests {
             try await server.resumeAccepting()
             while let state = await current.next(), !state.isReady {}
             await connection.close()
-            _ = await frame
+            _ = try await frame
             #expect(await connection.state == .closed)
             #expect(await current.next() == .closed)
             #expect(await current.next() == nil)
@@ -115,17 +116,18 @@ struct ConnectionLoopbackTests {
             }
             #expect(closed?.code == .closed)
             #expect(closed?.fate == .notSent)
-            #expect(await connection.frames.first { _ in true } == nil)
+            let none = try await connection.frames.first { _ in true }
+            #expect(none == nil)
         }
     }
 
     @Test func aReaderThatIsCancelledLeavesTheFramesToOthers() async throws {
         try await withConnection { _, connection in
-            let cancelled = Task { await connection.frames.first { _ in true } }
+            let cancelled = Task { try await connection.frames.first { _ in true } }
             cancelled.cancel()
-            #expect(await cancelled.value == nil)
+            #expect(try await cancelled.value == nil)
             try await connection.write(Frame(.request, type: 0x410, serial: 9))
-            #expect(await connection.frames.first { _ in true }?.serial == 9)
+            #expect(try await connection.frames.first { _ in true }?.serial == 9)
         }
     }
 
@@ -173,11 +175,14 @@ struct ConnectionLoopbackTests {
     @Test func whoeverUsesAConnectionWhileItClosesIsTold() async throws {
         try await withServer(speaking: .standard) { server in
             for _ in 0..<200 {
-                let connection = Connection(to: server.endpoint, speaking: .standard, options: quickOptions())
+                let connection = Connection(to: server.endpoint, speaking: .standard, options: ConnectionOptions(quickOptions()))
                 try await connection.write(Frame(.request, type: 0x410, serial: 1))
                 await withTaskGroup(of: Void.self) { group in
                     for _ in 0..<2 {
-                        group.addTask { for await _ in connection.frames {} }
+                        group.addTask {
+                            guard let frames = try? connection.frames else { return }  // there is one consumer at a time
+                            for await _ in frames {}
+                        }
                         group.addTask {
                             do throws(ClientError) {
                                 while true { try await connection.write(Frame(.request, type: 0x410, serial: 2)) }
@@ -197,10 +202,67 @@ struct ConnectionLoopbackTests {
         try await withConnection(handler: handler) { _, connection in
             for round in 1...300 {
                 await withTaskGroup(of: Void.self) { group in
-                    for _ in 0..<3 { group.addTask { for await _ in connection.frames.prefix(1) {} } }
+                    group.addTask {
+                        guard let frames = try? connection.frames else { return #expect(Bool(false), "has a consumer") }
+                        for await _ in frames.prefix(3) {}
+                    }
                     try? await connection.write(Frame(.request, type: 0x410, serial: SerialNumber(round)))
                 }
             }
         }
+    }
+
+    // MARK: The consumer of the frames
+
+    @Test func framesHaveOneConsumerAtATime() async throws {
+        try await withConnection { _, connection in
+            func readOne() async throws -> SerialNumber? {
+                let first = try connection.frames
+                let second = await failure { () throws(ClientError) in try connection.frames }
+                #expect(second?.code == .invalidRequest && second?.message.contains("one consumer at a time") == true)
+                return await first.first { _ in true }?.serial
+            }
+            // One that is gone makes way for the next.
+            for serial in [3, 4] as [SerialNumber] {
+                try await connection.write(Frame(.request, type: 0x410, serial: serial))
+                let read = try await readOne()
+                #expect(read == serial)
+            }
+        }
+    }
+
+    /// Two tasks that iterate one stream: the frame that comes goes to the first, and the second is not left waiting.
+    @Test func aStreamOfFramesThatIsIteratedTwiceAtATimeEnds() async throws {
+        try await withConnection { _, connection in
+            let frames = try connection.frames
+            async let first = frames.first { _ in true }
+            while await connection.direct.reader == nil { await moment() }
+            let second = await frames.first { _ in true }
+            #expect(second == nil)
+            try await connection.write(Frame(.request, type: 0x410, serial: 5))
+            let serial = await first?.serial
+            #expect(serial == 5)
+        }
+    }
+
+    @Test func theReasonWhyFramesEndedIsKnown() async throws {
+        try await withConnection { server, connection in
+            #expect(await connection.endReason == nil)
+            async let end = try connection.frames.first { _ in true }
+            try await server.waitForConnections(1, within: patience)
+            await connection.close()
+            _ = try await end
+            #expect(await connection.endReason?.code == .closed)
+        }
+        let options = ConnectionOptions {
+            $0.reconnecting.maximumAttempts = 2
+            $0.reconnecting.policy = Backoff(base: .milliseconds(1), cap: .milliseconds(1))
+        }
+        // Port 1 is nobody's.
+        let connection = Connection(to: "127.0.0.1:1", speaking: .standard, options: options)
+        for await _ in try connection.frames {}
+        let reason = await connection.endReason
+        #expect(reason?.code == .unavailable && reason?.attempts.count == 2)
+        await connection.close()
     }
 }

@@ -14,7 +14,7 @@ struct DiagnosisLoopbackTests {
             let connection = Connection(
                 to: server.endpoint,
                 speaking: .standard,
-                options: quickOptions(),
+                options: ConnectionOptions(quickOptions()),
                 on: mechanism.loops
             )
             var reports = connection.disconnects.makeAsyncIterator()

@@ -6,7 +6,7 @@ import TrunklineTesting
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct DrainingTests {
     /// A protocol whose server can say that it goes, and for how long.
-    struct PoliteCodec: FrameCodec {
+    struct PoliteCodec: FrameCodec, CancellingCodec, GoAwayCodec, ServerSideCodec {
         var layout = FrameLayout.standard
         var matching: ResponseMatching { layout.matching }
 
@@ -140,7 +140,7 @@ struct DrainingTests {
         try simulateTwo { network, first, second, client in
             try await client.connect()
             let kept = [
-                client.start(ask("slow"), retry: .never), client.start(ask("slow"), waitsForReady: false),
+                client.start(ask("slow"), options: CallOptions(retry: .never)), client.start(ask("slow"), options: CallOptions(waitsForReady: false)),
             ]
             _ = try await first.waitForRequest { $0.body == "slow" }
             try await client.switchEndpoint(to: second.endpoint)

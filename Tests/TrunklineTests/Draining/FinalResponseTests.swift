@@ -122,7 +122,7 @@ struct FinalResponseTests {
             let results = await client.send(
                 all: (0..<400).map { ask("\($0)") },
                 timeout: .seconds(60),
-                retry: .idempotent(attempts: 100)
+                options: CallOptions(retry: .idempotent(attempts: 100))
             )
             for (index, result) in results.enumerated() {
                 #expect((try? result.get())?.body == Bytes("\(index)"))
@@ -200,7 +200,7 @@ struct FinalResponseTests {
             let connection = network.connection(to: ["a:1"], speaking: NotingCodec())
             try await connection.write(Frame(.request, body: "one"))
             try await connection.write(Frame(.request, body: "two"))
-            var frames = connection.frames.makeAsyncIterator()
+            var frames = try connection.frames.makeAsyncIterator()
             let one = await frames.next()
             #expect(one?.body == "one" && one?.endsLink == true)
             #expect(await frames.next()?.body == "two")
@@ -226,7 +226,7 @@ struct FinalResponseTests {
             var handles: [PendingRequest] = []
             for index in 0..<300 {
                 let padding = String(repeating: "x", count: index % 50 == 7 ? 200_000 : index % 7)
-                handles.append(client.start(ask("\(index)\(padding)"), retry: .idempotent(attempts: 50)))
+                handles.append(client.start(ask("\(index)\(padding)"), options: CallOptions(retry: .idempotent(attempts: 50))))
                 if index % 5 == Int(seed % 5) { handles[index / 2].cancel() }
                 if index % 40 == 39 { try await network.clock.sleep(for: .microseconds(50 * Int64(seed))) }
                 if index % 90 == 60 { network.reset("a") }

@@ -4,7 +4,7 @@ import Trunkline
 ///
 /// A reply repeats its request; with a "!" before it, it is the last of its link. "~" is a goAway. A reply without its newline ends with
 /// the connection.
-struct NotingCodec: FrameCodec {
+struct NotingCodec: FrameCodec, EndOfStreamCodec, SentFrameCodec, ServerSideCodec {
     /// What was sent and not answered.
     var asked: [String] = []
     var isServer = false
@@ -12,9 +12,10 @@ struct NotingCodec: FrameCodec {
     var isStrict = true
 
     var matching: ResponseMatching { .inOrder }
-    var notesSent: Bool { !isServer }
 
-    mutating func noteSent(_ frame: Frame) { asked.append(String(frame.body)) }
+    mutating func noteSent(_ frame: Frame) {
+        if !isServer { asked.append(String(frame.body)) }
+    }
 
     mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
         guard let length = input.firstOffset(of: 0x0A), let line = input.readBytes(length) else { return nil }
@@ -25,7 +26,7 @@ struct NotingCodec: FrameCodec {
     mutating func decodeEnd(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
         guard !input.isEmpty, let line = input.readBytes(input.count) else { return nil }
         var last = try frame(of: line)
-        last.endsLink = true
+        last.markLinkEnding()
         return last
     }
 
@@ -39,7 +40,7 @@ struct NotingCodec: FrameCodec {
             throw FrameError(.malformed, "\(text) in place of \(expected ?? "nothing")")
         }
         var frame = Frame(.response, body: Bytes(String(text)))
-        frame.endsLink = isLast
+        if isLast { frame.markLinkEnding() }
         return frame
     }
 

@@ -22,7 +22,7 @@ struct WriteFailureTests {
         let options = ClientOptions {
             $0.handshake.perform = { handshaker in
                 for _ in 0..<2 {
-                    let frame = try await handshaker.nextFrame()
+                    let frame = try await handshaker.nextMessage()
                     heard.withLock { $0.append(frame.body) }
                 }
             }

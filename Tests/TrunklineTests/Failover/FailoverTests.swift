@@ -168,7 +168,7 @@ struct FailoverTests {
             let error = await failure { () throws(ClientError) in
                 try await client.switchEndpoint(to: service.endpoint("other:7000"))
             }
-            #expect(error?.code == .invalidRequest)
+            #expect(error?.code == .invalidArgument)
             #expect(error?.endpoint == service.endpoint("other:7000"))
             try await expectEcho("a", by: client)
             #expect(await service.server.totalConnections == 1)

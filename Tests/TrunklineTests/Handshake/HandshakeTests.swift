@@ -95,7 +95,7 @@ struct HandshakeTests {
                 _ = try await handshaker.send(Request(type: 0x411, body: "login"))
                 if isFirst.withLock({ exchange(&$0, with: false) }) {
                     let error = await failure { () throws(ClientError) in
-                        while true { _ = try await handshaker.nextFrame() }
+                        while true { _ = try await handshaker.nextMessage() }
                     }
                     #expect(error?.code == .connectionLost && error?.fate == .notSent)
                 }
@@ -146,7 +146,7 @@ struct HandshakeTests {
         server.onConnect = .push(Frame(.push, type: 2, body: "salt"), Frame(.push, type: 2, body: "news"))
         let options = ClientOptions { options in
             options.handshake.perform = { handshaker in
-                let challenge = try await handshaker.nextFrame()
+                let challenge = try await handshaker.nextMessage()
                 _ = try await handshaker.send(Request(type: 0x411, body: challenge.body))
             }
         }
@@ -180,7 +180,7 @@ struct HandshakeTests {
             let handshaker = try #require(kept.withLock { $0 })
             let error = await failure { () throws(ClientError) in try await handshaker.send(ask("late")) }
             #expect(error?.code == .closed && error?.fate == .notSent)
-            let other = await failure { () throws(ClientError) in try await handshaker.nextFrame() }
+            let other = await failure { () throws(ClientError) in try await handshaker.nextMessage() }
             #expect(other?.code == .closed)
         }
     }
@@ -552,7 +552,7 @@ struct HandshakeTests {
 }
 
 /// A protocol matched in order in which a request goes out when the one before is answered.
-private struct OneAtATime: FrameCodec {
+private struct OneAtATime: FrameCodec, PipeliningCodec, ServerSideCodec {
     private var layout = FrameLayout {
         Field.type(UInt16.self)
         Field.length(UInt32.self, counting: .body)

@@ -22,7 +22,7 @@ struct HalfClosedPeerTests {
         let options = ClientOptions { options in
             options.reconnecting.policy = .never
             options.handshake.perform = { handshaker in
-                while true { _ = try await handshaker.nextFrame() }
+                while true { _ = try await handshaker.nextMessage() }
             }
         }
         let endpoint = Endpoint.unix(path: listener.path)
@@ -56,7 +56,7 @@ private final class StackDepth: Sendable {
 }
 
 /// The standard layout, which notes where on the stack it answers a ping, and has the peer send the next one just then.
-private struct DepthCodec: FrameCodec {
+private struct DepthCodec: FrameCodec, HeartbeatCodec, ServerSideCodec {
     var base: FrameLayout = .standard
     let depth: StackDepth
     let peer: DeafPeer
@@ -68,6 +68,7 @@ private struct DepthCodec: FrameCodec {
     mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
         try base.encode(frame, into: &output)
     }
+    func ping(number: UInt64) -> Frame? { nil }
     func pong(answering ping: Frame) -> Frame? {
         depth.note()
         peer.ping()

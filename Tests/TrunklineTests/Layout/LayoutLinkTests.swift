@@ -140,7 +140,7 @@ struct LayoutLinkTests {
             let error = await failure { () throws(ClientError) in try await client.send(Request(type: 0x10)) }
             #expect(error?.code == .unavailable)
             let cause = error?.cause as? ClientError
-            #expect(cause?.code == .invalidRequest && cause?.fate == .notSent)
+            #expect(cause?.code == .invalidArgument && cause?.fate == .notSent)
             #expect((cause?.cause as? FrameError)?.message == "the layout has no field \"nothing\"")
         }
     }

@@ -255,7 +255,8 @@ struct HeartbeatTests {
 
     @Test(arguments: [false, true])
     func theServersPingsAreAnswered(_ hasRolePong: Bool) throws {
-        let layout = hasRolePong ? FrameLayout.standard.roles(ping: 1, pong: 2, push: 3...9, cancel: 10) : .standard
+        let layout =
+            hasRolePong ? FrameLayout.standard.roles(ping: 1, pong: 2, push: .types(3...9), cancel: 10) : .standard
         try simulate(speaking: layout) { service, client in
             try await client.connect()
             try await service.server.waitForConnections(1)

@@ -345,7 +345,7 @@ struct LivenessTests {
 }
 
 /// Lets nothing follow a request before it is answered, and has no ping.
-private struct OneAtATimeCodec: FrameCodec {
+private struct OneAtATimeCodec: FrameCodec, PipeliningCodec, ServerSideCodec {
     var base: any FrameCodec = LivenessTests.Wording.ordered.layout
     var matching: ResponseMatching { base.matching }
     func mayPipeline(behind request: Frame) -> Bool { false }
@@ -353,5 +353,5 @@ private struct OneAtATimeCodec: FrameCodec {
     mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
         try base.encode(frame, into: &output)
     }
-    func serverSide() -> any FrameCodec { OneAtATimeCodec(base: base.serverSide()) }
+    func serverSide() -> any FrameCodec { OneAtATimeCodec(base: base._serverSide()) }
 }

@@ -4,7 +4,7 @@ import TrunklineTesting
 
 /// Lines of text, as in RESP or SMTP: a response belongs to the oldest request. One that begins with "-" is an error,
 /// one that begins with ">" is a push. Written as a user would write it.
-private struct LineCodec: FrameCodec {
+private struct LineCodec: FrameCodec, ServerSideCodec {
     var isServer = false
     var matching: ResponseMatching { .inOrder }
 
@@ -232,7 +232,7 @@ struct MatchingLoopbackTests {
 }
 
 extension PendingRequest {
-    fileprivate var outcome: Result<Frame, ClientError> {
+    fileprivate var outcome: Result<Response, ClientError> {
         get async {
             do throws(ClientError) { return .success(try await value) } catch { return .failure(error) }
         }

@@ -69,7 +69,7 @@ struct ResponseCheckTests {
             }
             #expect(streamed?.code == .protocolViolation)
             let retried = await failure { () throws(ClientError) in
-                try await client.send(request("type"), retry: .idempotent(attempts: 2), waitsForReady: false)
+                try await client.send(request("type"), options: CallOptions(retry: .idempotent(attempts: 2), waitsForReady: false))
             }
             #expect(retried?.code == .protocolViolation)
             let cached = await failure { () throws(ClientError) in
@@ -151,7 +151,7 @@ struct ResponseCheckTests {
 
         func encode() -> Bytes { text }
 
-        static func decode(_ response: Frame, for request: Letters) throws -> String {
+        static func decode(_ response: Response, for request: Letters) throws -> String {
             guard response.body.count == request.count else {
                 throw FrameError(.responseMismatch, "\(response.body.count) letters for \(request.count)")
             }
@@ -161,7 +161,7 @@ struct ResponseCheckTests {
 
     private struct Unreadable: TypedRequest {
         static let type: UInt32 = 0x410
-        typealias Response = Int
+        typealias Reply = Int
         func encode() -> Bytes { "1" }
     }
 
@@ -187,7 +187,7 @@ struct ResponseCheckTests {
             #expect(error?.response?.body == "ab")
             #expect((error?.cause as? FrameError)?.message == "2 letters for 3")
             let unread = await failure { () throws(ClientError) in try await client.send(Unreadable()) }
-            #expect(unread?.code == .invalidRequest && unread?.fate == .answered)
+            #expect(unread?.code == .invalidResponse && unread?.fate == .answered)
             #expect(unread.map { "\($0)" }?.contains("Unreadable does not implement decode(_:)") == true)
             #expect(await client.statistics.connection.links == 1)
         }

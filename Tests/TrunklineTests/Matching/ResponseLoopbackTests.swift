@@ -35,7 +35,7 @@ extension HeavyTests {
         }
 
         /// A server that answers as soon as it has a header, while the body is still being written.
-        private struct HastyCodec: FrameCodec {
+        private struct HastyCodec: FrameCodec, ServerSideCodec {
             var isServer = false
             var bodyLeft = 0
             var matching: ResponseMatching { FrameLayout.standardMatching }

@@ -146,7 +146,7 @@ struct OneWayTests {
             let waiting = (0..<3).map { number in
                 Task(executorPreference: service.network.executor) {
                     await failure { () throws(ClientError) in
-                        try await client.enqueue(message(900 + number), timeout: number == 2 ? .seconds(5) : nil)
+                        try await client.enqueue(message(900 + number), timeout: number == 2 ? .seconds(5) : .default)
                     }
                 }
             }

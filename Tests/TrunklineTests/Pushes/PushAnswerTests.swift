@@ -6,7 +6,7 @@ import TrunklineTesting
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct PushAnswerTests {
     /// Has the server push, and returns the push.
-    private func push(from server: LoopbackServer, to client: Client) async throws -> Frame {
+    private func push(from server: LoopbackServer, to client: Client) async throws -> PushMessage {
         var pushes = client.pushes().messages.makeAsyncIterator()
         try await client.connect()
         try await server.waitForConnections(1)
@@ -20,7 +20,7 @@ struct PushAnswerTests {
             guard case .ready(_, let session)? = await client.states.first(where: { $0.isReady }) else { return }
             #expect(push.session == session && session > 0)
             // Where it came from makes no difference to what it says.
-            #expect(push == Frame(.push, type: 2, body: "news"))
+            #expect(push == PushMessage(type: 2, body: "news"))
             try await client.post(ask("thanks"), answering: push)
             try await service.server.waitForRequest { $0.body == "thanks" }
         }
@@ -111,9 +111,9 @@ struct PushAnswerTests {
 
     @Test func whatIsNoPushCannotBeAnswered() throws {
         try simulate { service, client in
-            let frame = Frame(.push, type: 2, body: "made by hand")
-            let error = await failure { () throws(ClientError) in try await client.post(ask("x"), answering: frame) }
-            #expect(error?.code == .invalidRequest && error?.fate == .notSent)
+            let push = PushMessage(type: 2, body: "made by hand")
+            let error = await failure { () throws(ClientError) in try await client.post(ask("x"), answering: push) }
+            #expect(error?.code == .invalidArgument && error?.fate == .notSent)
         }
     }
 

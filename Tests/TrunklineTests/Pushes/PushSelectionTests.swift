@@ -14,7 +14,6 @@ struct PushSelectionTests {
             case .message(let frame): words.append(String(frame.body))
             case .dropped(let count): words.append("dropped \(count)")
             case .reconnected: words.append("reconnected")
-            case .failed(let error): words.append("failed \(error.code)")
             }
         }
         return words
@@ -26,7 +25,7 @@ struct PushSelectionTests {
             let text = String(frame.body)
             guard text.hasPrefix("!") else { return }
             frame.kind = .push
-            if text.hasSuffix("bad") || text.hasSuffix("worse") { frame.malformedReason = .malformed }
+            if text.hasSuffix("bad") || text.hasSuffix("worse") { frame.markMalformed(.malformed) }
         }
         .keyingPushes { push in
             let text = String(push.body)

@@ -13,7 +13,7 @@ struct RequestPartCancellationTests {
     @Test func whatIsAddedWaitsForItsRequestAndEndsWithIt() throws {
         try simulate(handler: Self.joining) { service, client in
             await service.server.stopAccepting()
-            let stream = client.stream(piece("a"), isPart: true)
+            let stream = client.open(piece("a")).responses
             async let post = failure(posting: whole("b"), to: stream)
             try await service.pass(.seconds(1))
             stream.cancel()
@@ -26,7 +26,7 @@ struct RequestPartCancellationTests {
     @Test func whatIsAddedWaitsForItsRequestAndFollowsIt() throws {
         try simulate(handler: Self.joining) { service, client in
             await service.server.stopAccepting()
-            let stream = client.stream(piece("a"), isPart: true)
+            let stream = client.open(piece("a")).responses
             async let post = failure(posting: whole("b"), to: stream)
             try await service.pass(.seconds(1))
             try await service.server.resumeAccepting()
@@ -50,7 +50,7 @@ struct RequestPartCancellationTests {
         }
         try simulate(handler: handler) { service, client in
             try await client.connect()
-            let stream = client.stream(piece("a"), isPart: true)
+            let stream = client.open(piece("a")).responses
             try await stream.post(piece("b"), isPart: true)
             try await service.pass(.seconds(1))
             // More than the kernels hold: one piece is half written, the other has not started.
@@ -74,7 +74,7 @@ struct RequestPartCancellationTests {
     @Test func cancellingAPostTakesBackThatFrameAlone() throws {
         try simulate(handler: Self.joining) { service, client in
             try await client.connect()
-            let stream = client.stream(piece("a"), isPart: true)
+            let stream = client.open(piece("a")).responses
             try await stream.post(piece("b"), isPart: true)
             await service.server.pauseReading()
             let big = Task(executorPreference: client.executor) {
@@ -98,7 +98,7 @@ struct RequestPartCancellationTests {
 
     @Test func aPostOfACancelledTaskIsNotSent() throws {
         try simulate(handler: Self.joining) { _, client in
-            let stream = client.stream(piece("a"), isPart: true)
+            let stream = client.open(piece("a")).responses
             let task = Task(executorPreference: client.executor) {
                 unsafe withUnsafeCurrentTask { unsafe $0?.cancel() }
                 return await failure(posting: piece("!"), isPart: true, to: stream)
@@ -111,7 +111,7 @@ struct RequestPartCancellationTests {
 
     @Test func closingTheClientEndsPosts() throws {
         try simulate(handler: Self.joining) { service, client in
-            let stream = client.stream(piece("a"), isPart: true)
+            let stream = client.open(piece("a")).responses
             try await stream.post(piece("b"), isPart: true)
             await service.server.pauseReading()
             async let half = failure(posting: piece(filled(1_000_000)), isPart: true, to: stream)
@@ -129,7 +129,7 @@ struct RequestPartCancellationTests {
         try simulate(speaking: pieceLayout(serials: 50...50), handler: { _ in .noReply }) { service, client in
             let first = client.start(whole("a"))
             try await service.server.waitForRequests(1)
-            let stream = client.stream(piece("b"), isPart: true, waitsForReady: false)
+            let stream = client.open(piece("b"), options: CallOptions(waitsForReady: false)).responses
             // In the same batch.
             client.addPart(piece("c"), isPart: true, of: client.latestRequest, stream)
             #expect(await words(of: stream) == ["overloaded notSent"])
@@ -156,7 +156,7 @@ struct RequestPartCancellationTests {
                 try await service.pass(.seconds(1))
             }
             let retry = RetryPolicy.idempotent(attempts: 2, backoff: Backoff(base: .seconds(60), cap: .seconds(60)))
-            let stream = client.stream(piece("b"), isPart: true, retry: retry)
+            let stream = client.open(piece("b"), options: CallOptions(retry: retry)).responses
             if request == "rests" {
                 try await service.server.waitForRequests(2)
                 service.network.reset("db")
@@ -176,7 +176,7 @@ struct RequestPartCancellationTests {
 
     @Test func aResetEndsThePostsOfItsLink() throws {
         try simulate(handler: Self.joining) { service, client in
-            let stream = client.stream(piece("a"), isPart: true)
+            let stream = client.open(piece("a")).responses
             try await stream.post(piece("b"), isPart: true)
             try await service.pass(.seconds(1))
             await service.server.pauseReading()
@@ -192,7 +192,7 @@ struct RequestPartCancellationTests {
             await service.server.resumeReading()
             try await service.pass(.seconds(1))
             // Nothing of it on the next link.
-            let other = client.stream(piece("x"), isPart: true)
+            let other = client.open(piece("x")).responses
             try await other.post(whole("y"))
             #expect(await words(of: other) == ["xy"])
             let requests = await service.server.journal.requests
@@ -203,14 +203,14 @@ struct RequestPartCancellationTests {
     @Test func aRequestIsSentAgainOnlyAsLongAsNothingWasAddedToIt() throws {
         try simulate(handler: Self.joining) { service, client in
             let policy = RetryPolicy.idempotent(attempts: 5)
-            let alone = client.stream(piece("a"), isPart: true, retry: policy)
+            let alone = client.open(piece("a"), options: CallOptions(retry: policy)).responses
             try await service.server.waitForRequest { $0.body == "a" }
             await service.server.disconnectAll(reset: true)
             try await service.server.wait { $0.requestCount == 2 }
             try await alone.post(whole("b"))
             #expect(await words(of: alone) == ["ab"])
 
-            let continued = client.stream(piece("c"), isPart: true, retry: policy)
+            let continued = client.open(piece("c"), options: CallOptions(retry: policy)).responses
             try await continued.post(piece("d"), isPart: true)
             try await service.server.wait { $0.requestPartCount == 2 }
             await service.server.disconnectAll(reset: true)
@@ -226,7 +226,7 @@ struct RequestPartCancellationTests {
             let other = try await service.startServer(at: "other:1", speaking: .standard, handler: Self.joining)
             let client = service.client(of: ["db:7000", "other:1"])
             try await client.connect()
-            let stream = client.stream(piece("a"), isPart: true)
+            let stream = client.open(piece("a")).responses
             try await stream.post(piece("b"), isPart: true)
             await service.server.pauseReading()
             async let half = failure(posting: piece(filled(200_000)), isPart: true, to: stream)
@@ -239,7 +239,7 @@ struct RequestPartCancellationTests {
             #expect(await half == nil)
             #expect(await queued == nil)
             try await stream.post(piece("c"), isPart: true)
-            let elsewhere = client.stream(piece("x"), isPart: true)
+            let elsewhere = client.open(piece("x")).responses
             try await elsewhere.post(whole("y"))
             #expect(await words(of: elsewhere) == ["xy"])
             try await stream.post(whole("d"))
@@ -255,7 +255,7 @@ struct RequestPartCancellationTests {
         try simulate(handler: Self.joining) { service, _ in
             let other = try await service.startServer(at: "other:1", speaking: .standard, handler: Self.joining)
             let client = service.client(of: ["db:7000", "other:1"])
-            let stream = client.stream(piece("a"), isPart: true)
+            let stream = client.open(piece("a")).responses
             try await stream.post(piece("b"), isPart: true)
             await service.server.pauseReading()
             async let half = failure(posting: piece(filled(1_000_000)), isPart: true, to: stream)

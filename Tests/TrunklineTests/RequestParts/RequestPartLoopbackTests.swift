@@ -26,7 +26,7 @@ struct RequestPartLoopbackTests {
             await withTaskGroup(of: Bool.self) { group in
                 for upload in 0..<100 {
                     group.addTask {
-                        let stream = client.stream(piece("0 "), isPart: true)
+                        let stream = client.open(piece("0 ")).responses
                         let filling = String(repeating: "x", count: upload * 20)
                         async let reply = words(of: stream)
                         for number in 1..<50 {
@@ -62,7 +62,7 @@ struct RequestPartLoopbackTests {
             }
         }
         try await withServerAndClient(by: mechanism, handler: handler) { server, client in
-            let stream = client.stream(piece(""), isPart: true)
+            let stream = client.open(piece("")).responses
             async let posted: Void = {
                 for _ in 0..<1600 {
                     try await stream.post(piece(filled(65_536)), isPart: true)
@@ -86,7 +86,7 @@ struct RequestPartLoopbackTests {
             await withTaskGroup(of: Void.self) { group in
                 for upload in 0..<100 {
                     group.addTask {
-                        let stream = client.stream(piece("0 "), isPart: true)
+                        let stream = client.open(piece("0 ")).responses
                         for number in 1...upload % 10 + 1 {
                             _ = await failure(posting: piece(Bytes("\(number) ")), isPart: true, to: stream)
                         }

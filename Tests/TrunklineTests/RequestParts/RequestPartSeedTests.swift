@@ -96,7 +96,7 @@ private final class UploadLife: Sendable {
     /// One upload.
     private func upload(_ id: Int, by client: Client, patiently: Bool) async {
         let count = draw(1...12)
-        let stream = client.stream(piece(body(id, 0)), isPart: true, partTimeout: .seconds(60))
+        let stream = client.open(piece(body(id, 0)), partTimeout: .seconds(60)).responses
         let givesUp = !patiently && draw(0...4) == 0
         await withTaskGroup(of: Void.self) { group in
             group.addTask { await self.read(stream, mustSucceed: patiently) }

@@ -52,7 +52,7 @@ func pieceLayout(serials: ClosedRange<UInt64>) -> FrameLayout {
         Field.length(UInt32.self, counting: .body)
         Field.body
     }
-    .roles(ping: 0x1, push: 0x2...0x400, cancel: 0x401, part: 0x404, serials: serials)
+    .roles(ping: 0x1, push: .types(0x2...0x400), cancel: 0x401, part: 0x404, serials: serials)
 }
 
 extension Client {

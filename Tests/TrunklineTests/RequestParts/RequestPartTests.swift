@@ -8,7 +8,7 @@ import TrunklineTesting
 struct RequestPartTests {
     @Test func aRequestInPiecesArrivesWholeAndInOrder() throws {
         try simulate(handler: { _ in .perform(join) }) { service, client in
-            let stream = client.stream(piece("a"), isPart: true)
+            let stream = client.open(piece("a")).responses
             for letter in ["b", "c", "d"] { try await stream.post(piece(Bytes(letter)), isPart: true) }
             try await stream.post(whole("e"))
             #expect(await words(of: stream) == ["abcde"])
@@ -32,11 +32,11 @@ struct RequestPartTests {
             }
         }
         try simulate(handler: handler) { _, client in
-            let stream = client.stream(piece("0"), isPart: true)
+            let stream = client.open(piece("0")).responses
             var parts = stream.makeAsyncIterator()
             for number in 0..<20 {
                 let part = try await parts.next()
-                #expect(part?.body == Bytes("\(number)") && part?.kind == .part && part?.type == 0x404)
+                #expect(part?.body == Bytes("\(number)") && part?.isPart == true && part?.type == 0x404)
                 try await stream.post(piece(Bytes("\(number + 1)")), isPart: true)
             }
             try await stream.post(whole(""))
@@ -74,7 +74,7 @@ struct RequestPartTests {
         let handler: LoopbackServer.Handler = { _ in .after(.seconds(5), .perform(join)) }
         try simulate(handler: handler) { service, client in
             // Nobody reads pings meanwhile.
-            let stream = client.stream(piece("a"), isPart: true)
+            let stream = client.open(piece("a")).responses
             let began = service.now
             for _ in 0..<100 { try await stream.post(piece(filled(65_536)), isPart: true) }
             #expect(service.now - began > .seconds(4))
@@ -95,7 +95,7 @@ struct RequestPartTests {
             await withTaskGroup(of: Void.self) { group in
                 for _ in 0..<8 {
                     group.addTask {
-                        let stream = client.stream(piece(filled(3000)), isPart: true)
+                        let stream = client.open(piece(filled(3000))).responses
                         for _ in 0..<30 { _ = await failure(posting: piece(filled(3000)), isPart: true, to: stream) }
                         #expect(await failure(posting: whole("z"), to: stream) == nil)
                         #expect(await words(of: stream).first?.count == 31 * 3000 + 1)
@@ -119,10 +119,10 @@ struct RequestPartTests {
             ($0.outbound.highWatermark, $0.outbound.lowWatermark) = (1 << 30, 1 << 30)
         }
         try simulate(options: options, handler: { _ in .perform(join) }) { service, client in
-            let started = client.stream(piece("a"), isPart: true)
+            let started = client.open(piece("a")).responses
             let id = client.latestRequest
             try await service.server.waitForRequests(1)
-            let waits = client.stream(piece("b"), isPart: true)
+            let waits = client.open(piece("b")).responses
             for (stream, id) in [(waits, id + 1), (started, id)] {
                 for _ in 1..<count { client.addPart(piece("-"), isPart: true, of: id, stream) }
                 client.addPart(whole("!"), isPart: false, of: id, stream)
@@ -142,7 +142,7 @@ struct RequestPartTests {
         let parts = ["1234", "56", "7"].map { Reaction.part(Frame(.part, type: 0x404, body: $0)) }
         let handler: LoopbackServer.Handler = { $0.kind == .part ? .noReply : .sequence(parts + [.reply("8")]) }
         try simulate(conditions: .wide, options: options, handler: handler) { service, client in
-            let stream = client.stream(piece("a"), isPart: true, partTimeout: .seconds(600))
+            let stream = client.open(piece("a"), partTimeout: .seconds(600)).responses
             try await service.server.waitForRequests(1)
             let error = await failure { () throws(ClientError) in try await client.send(whole("b")) }
             #expect(error?.code == .overloaded && error?.fate == .unknown)
@@ -166,7 +166,7 @@ struct RequestPartTests {
         }
         try simulate(speaking: pieceLayout(serials: 50...50), handler: handler) { service, client in
             for _ in 0..<20 {
-                let stream = client.stream(piece("a"), isPart: true)
+                let stream = client.open(piece("a")).responses
                 var ending: String?
                 while ending == nil { ending = await failure(posting: piece(filled(4096)), isPart: true, to: stream) }
                 #expect(ending == "closed notSent" || ending == "closed unknown")
@@ -186,7 +186,7 @@ struct RequestPartTests {
 
     @Test func protocolsMatchedInOrderHaveNone() throws {
         try simulate(speaking: PartsCodec.inOrder) { _, client in
-            #expect(await words(of: client.stream(ask("a"), isPart: true)) == ["invalidRequest notSent"])
+            #expect(await words(of: client.open(ask("a")).responses) == ["invalidRequest notSent"])
             let stream = client.stream(ask("a"))
             #expect(await failure(posting: ask("b"), to: stream) == "invalidRequest notSent")
             #expect(await words(of: stream) == ["a"])
@@ -195,12 +195,12 @@ struct RequestPartTests {
 
     @Test func aFrameThatCannotBeEncodedFailsAlone() throws {
         try simulate(handler: { _ in .perform(join) }) { _, client in
-            let stream = client.stream(piece("a"), isPart: true)
+            let stream = client.open(piece("a")).responses
             #expect(await failure(posting: whole("b"), isPart: true, to: stream) == "invalidRequest notSent")
             #expect(await failure(posting: Request(type: 0x401), to: stream) == "invalidRequest notSent")
             try await stream.post(whole("c"))
             #expect(await words(of: stream) == ["ac"])
-            let refused = client.stream(whole("a"), isPart: true)
+            let refused = client.open(whole("a")).responses
             #expect(await words(of: refused) == ["invalidRequest notSent"])
             #expect(await failure(posting: piece("b"), isPart: true, to: refused) == "invalidRequest notSent")
         }

@@ -11,7 +11,7 @@ struct FateTests {
     private static let frames = [0..<13, 13..<28]
 
     private struct Exchange {
-        var results: [Result<Frame, ClientError>]
+        var results: [Result<Response, ClientError>]
         /// Bytes of requests that the client's kernel took before the link was reset; `nil` over TLS, where none is a byte
         /// of one request alone.
         var accepted: Int?
@@ -36,11 +36,11 @@ struct FateTests {
             // Whatever TLS has to say of its own.
             try await network.clock.sleep(for: .seconds(1))
             let saboteur = Saboteur(of: network, after: count)
-            let handles = Self.bodies.map { client.start(ask($0), retry: policy) }
+            let handles = Self.bodies.map { client.start(ask($0), options: CallOptions(retry: policy)) }
             network.loop.scheduleAtEndOfTurn(saboteur)
             while !saboteur.isDone { await Task.yield() }
             let replied = await server.journal.bytesSent
-            var results: [Result<Frame, ClientError>] = []
+            var results: [Result<Response, ClientError>] = []
             for handle in handles {
                 do throws(ClientError) {
                     results.append(.success(try await handle.value))

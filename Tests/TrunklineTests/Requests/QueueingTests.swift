@@ -16,7 +16,7 @@ struct QueueingTests {
         try simulate(options: options, handler: { $0.body == "0" ? .noReply : .echo }) { service, client in
             let first = client.start(ask("0"))
             let queued = client.start(ask("1"))
-            let patient = client.start(ask("2"), retry: .ifUnsent)
+            let patient = client.start(ask("2"), options: CallOptions(retry: .ifUnsent))
             try await service.server.waitForRequests(1)
             service.network.reset("db")
             let errors = [await failure(of: first), await failure(of: queued)]
@@ -33,7 +33,7 @@ struct QueueingTests {
     @Test func aRequestThatIsNeverSentAgainWaitsForTheFirstLink() throws {
         try simulate { service, client in
             service.network.refuseConnections(to: "db")
-            let handle = client.start(ask("a"), timeout: .seconds(60), retry: .never)
+            let handle = client.start(ask("a"), timeout: .seconds(60), options: CallOptions(retry: .never))
             try await service.pass(.seconds(5))
             service.network.acceptConnections(to: "db")
             try await expectBody("a", of: handle)
@@ -50,17 +50,17 @@ struct QueueingTests {
             let began = service.now
             var errors: [ClientError?] = []
             errors.append(
-                await failure { () throws(ClientError) in try await client.send(ask("a"), waitsForReady: false) }
+                await failure { () throws(ClientError) in try await client.send(ask("a"), options: CallOptions(waitsForReady: false)) }
             )
             errors.append(
-                await failure { () throws(ClientError) in try await client.post(ask("b"), waitsForReady: false) }
+                await failure { () throws(ClientError) in try await client.post(ask("b"), options: CallOptions(waitsForReady: false)) }
             )
-            errors.append(await failure(of: client.start(ask("c"), waitsForReady: false)))
-            errors += await client.send(all: [ask("d"), ask("e")], waitsForReady: false).map(\.error)
+            errors.append(await failure(of: client.start(ask("c"), options: CallOptions(waitsForReady: false))))
+            errors += await client.send(all: [ask("d"), ask("e")], options: CallOptions(waitsForReady: false)).map(\.error)
             // Not even for another try: it would have to wait for the link then.
             errors.append(
                 await failure { () throws(ClientError) in
-                    try await client.send(ask("f"), retry: .idempotent(), waitsForReady: false)
+                    try await client.send(ask("f"), options: CallOptions(retry: .idempotent(), waitsForReady: false))
                 }
             )
             #expect(service.now == began)
@@ -73,7 +73,7 @@ struct QueueingTests {
             }
             service.network.acceptConnections(to: "db")
             try await expectBody("patient", of: patient)
-            let reply = try await client.send(ask("g"), waitsForReady: false)
+            let reply = try await client.send(ask("g"), options: CallOptions(waitsForReady: false))
             #expect(reply.body == "g")
             #expect(await service.server.received.map(\.body) == ["patient", "g"])
         }
@@ -82,11 +82,11 @@ struct QueueingTests {
     @Test func aCallThatDoesNotWaitConnectsAllTheSame() throws {
         try simulate { service, client in
             let error = await failure { () throws(ClientError) in
-                try await client.send(ask("a"), waitsForReady: false)
+                try await client.send(ask("a"), options: CallOptions(waitsForReady: false))
             }
             #expect(error?.code == .unavailable)
             try await service.pass(.seconds(1))
-            let reply = try await client.send(ask("b"), waitsForReady: false)
+            let reply = try await client.send(ask("b"), options: CallOptions(waitsForReady: false))
             #expect(reply.body == "b")
         }
     }
@@ -101,13 +101,13 @@ struct QueueingTests {
             async let first: Void = client.connect()
             try await service.server.waitForRequests(1)
             let error = await failure { () throws(ClientError) in
-                try await client.send(ask("a"), waitsForReady: false)
+                try await client.send(ask("a"), options: CallOptions(waitsForReady: false))
             }
             #expect(error?.code == .unavailable)
             #expect(error?.message.hasSuffix("there was no link") == true)
             try await client.connect()
             #expect(service.now > .milliseconds(500))
-            let reply = try await client.send(ask("b"), waitsForReady: false)
+            let reply = try await client.send(ask("b"), options: CallOptions(waitsForReady: false))
             #expect(reply.body == "b")
             try await first
         }
@@ -118,8 +118,8 @@ struct QueueingTests {
         let options = ClientOptions { $0.requests.maximumInFlight = 1 }
         try simulate(options: options, handler: { _ in .noReply }) { service, client in
             try await client.connect()
-            let first = client.start(ask("0"), waitsForReady: false)
-            let queued = client.start(ask("1"), retry: .idempotent(), waitsForReady: false)
+            let first = client.start(ask("0"), options: CallOptions(waitsForReady: false))
+            let queued = client.start(ask("1"), options: CallOptions(retry: .idempotent(), waitsForReady: false))
             try await service.server.waitForRequests(1)
             service.network.refuseConnections(to: "db")
             service.network.reset("db")
@@ -134,7 +134,7 @@ struct QueueingTests {
         let policy = RetryPolicy.idempotent(attempts: 3, backoff: Backoff(base: .seconds(4), cap: .seconds(4)))
         try simulate(handler: { _ in .noReply }) { service, client in
             try await client.connect()
-            let handle = client.start(ask("a"), retry: policy, waitsForReady: false)
+            let handle = client.start(ask("a"), options: CallOptions(retry: policy, waitsForReady: false))
             try await service.server.waitForRequests(1)
             service.network.refuseConnections(to: "db")
             service.network.reset("db")

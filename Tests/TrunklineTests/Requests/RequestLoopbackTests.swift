@@ -230,7 +230,7 @@ struct RequestLoopbackTests {
             return Bytes(text)
         }
 
-        static func decode(_ response: Frame) throws -> Int {
+        static func decode(_ response: Response) throws -> Int {
             guard let number = Int(String(response.body)) else { throw Malformed(text: String(response.body)) }
             return number
         }
@@ -241,7 +241,7 @@ struct RequestLoopbackTests {
             let number = try await client.send(Parse(text: "42"))
             #expect(number == 42)
             let unread = await failure { () throws(ClientError) in try await client.send(Parse(text: "not a number")) }
-            #expect(unread?.code == .invalidRequest)
+            #expect(unread?.code == .invalidResponse)
             #expect(unread?.fate == .answered)
             #expect(unread?.cause as? Parse.Malformed == Parse.Malformed(text: "not a number"))
             #expect(unread?.response?.body == "not a number")

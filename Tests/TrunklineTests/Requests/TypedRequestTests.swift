@@ -17,7 +17,7 @@ struct TypedRequestTests {
             return Bytes(text)
         }
 
-        static func decode(_ response: Frame) throws -> Int {
+        static func decode(_ response: Response) throws -> Int {
             guard let number = Int(String(response.body)) else { throw Malformed() }
             return number
         }
@@ -43,7 +43,7 @@ struct TypedRequestTests {
             request.type = 0x420
             if request.contentType != nil { request.contentType = .http }
         }
-        static func decode(_ response: Frame) -> Frame { response }
+        static func decode(_ response: Response) -> Response { response }
     }
 
     /// Sends `type` as the content type, `nil` for that of the request.
@@ -78,7 +78,7 @@ struct TypedRequestTests {
     @Test func aContentTypeThatNobodyReadsIsATypedError() throws {
         try simulate(speaking: PartsCodec.rich, handler: answer(.http)) { _, client in
             let error = await failure { () throws(ClientError) in try await client.send(Read()) }
-            #expect(error?.code == .invalidRequest)
+            #expect(error?.code == .invalidResponse)
             #expect(error?.fate == .answered)
             #expect(error?.response?.body == "abc")
             let cause = error?.cause as? UnknownContentType
@@ -162,7 +162,7 @@ struct TypedRequestTests {
             #expect(first == 1)
             var found: ClientError?
             do throws(ClientError) { _ = try await parts.next() } catch { found = error }
-            #expect(found?.code == .invalidRequest)
+            #expect(found?.code == .invalidResponse)
             #expect(found?.fate == .answered)
             let end = try await parts.next()
             #expect(end == nil)
@@ -184,7 +184,7 @@ struct TypedRequestTests {
             try await service.server.wait { $0.requests.map(\.body) == ["7", "8", "7", "8"] }
             await subscription.end()
             let error = await failure { () throws(ClientError) in _ = try await client.subscribe(Parse(text: "x")) }
-            #expect(error?.code == .invalidRequest)
+            #expect(error?.code == .invalidResponse)
             await service.server.disconnectAll()
             try await service.pass(.seconds(5))
             let sent = await service.server.received.map(\.body)

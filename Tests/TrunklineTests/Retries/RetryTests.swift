@@ -18,7 +18,7 @@ struct RetryTests {
         let handler: LoopbackServer.Handler = { $0.body == "6" ? .reset : .echo }
         try simulate(options: options, handler: handler) { service, client in
             try await client.connect()
-            let results = await client.send(all: (0..<20).map { ask($0) }, retry: .never)
+            let results = await client.send(all: (0..<20).map { ask($0) }, options: CallOptions(retry: .never))
             let fates = results.map { result -> ClientError.Fate in
                 if case .failure(let error) = result { error.fate } else { .answered }
             }
@@ -36,7 +36,7 @@ struct RetryTests {
 
     @Test func anIdempotentRequestIsSentAgainWhenItsLinkIsLost() throws {
         try simulate(handler: resetting(2)) { service, client in
-            let reply = try await client.send(ask("a"), retry: .idempotent(attempts: 3))
+            let reply = try await client.send(ask("a"), options: CallOptions(retry: .idempotent(attempts: 3)))
             #expect(reply.body == "a")
             #expect(await service.server.journal.requestCount == 3)
             let statistics = await client.statistics
@@ -49,7 +49,7 @@ struct RetryTests {
     @Test func itFailsAsItFailedLastWhenItsTriesAreUsedUp() throws {
         try simulate(handler: resetting(5)) { service, client in
             let error = await failure { () throws(ClientError) in
-                try await client.send(ask("a"), retry: .idempotent(attempts: 3))
+                try await client.send(ask("a"), options: CallOptions(retry: .idempotent(attempts: 3)))
             }
             #expect(error?.code == .connectionLost)
             #expect(error?.fate == .unknown)
@@ -61,7 +61,7 @@ struct RetryTests {
     @Test(arguments: [RetryPolicy.never, .ifUnsent, .idempotent(attempts: 1), .idempotent(attempts: -1)])
     func othersFailWithTheirLink(_ policy: RetryPolicy) throws {
         try simulate(handler: resetting(1)) { service, client in
-            let error = await failure { () throws(ClientError) in try await client.send(ask("a"), retry: policy) }
+            let error = await failure { () throws(ClientError) in try await client.send(ask("a"), options: CallOptions(retry: policy)) }
             #expect(error?.code == .connectionLost)
             #expect(error?.fate == .unknown)
             try await expectEcho("b", by: client)
@@ -74,7 +74,7 @@ struct RetryTests {
         let left = Countdown(1)
         let handler: LoopbackServer.Handler = { _ in left.next() ? .absurdLength : .echo }
         try simulate(handler: handler) { _, client in
-            let reply = try await client.send(ask("a"), retry: .idempotent())
+            let reply = try await client.send(ask("a"), options: CallOptions(retry: .idempotent()))
             #expect(reply.body == "a")
             #expect(await client.statistics.retries == 1)
         }
@@ -98,7 +98,7 @@ struct RetryTests {
         static let type: UInt32 = 0x410
         static var retry: RetryPolicy? { .idempotent() }
         func encode() -> Bytes { "read" }
-        static func decode(_ response: Frame) -> String { String(response.body) }
+        static func decode(_ response: Response) -> String { String(response.body) }
     }
 
     @Test func aTypeOfRequestSaysForAllCallsThatItMayBeSentAgain() throws {
@@ -109,7 +109,7 @@ struct RetryTests {
         }
         try simulate(handler: resetting(1)) { _, client in
             let error = await failure { () throws(ClientError) in
-                try await client.send(Read(), retry: .never)
+                try await client.send(Read(), options: CallOptions(retry: .never))
             }
             #expect(error?.code == .connectionLost)
         }
@@ -119,7 +119,7 @@ struct RetryTests {
         let handler: LoopbackServer.Handler = { _ in .status(5) }
         try simulate(speaking: statusLayout, handler: handler) { service, client in
             let error = await failure { () throws(ClientError) in
-                try await client.send(ask("a"), retry: .idempotent(attempts: 5))
+                try await client.send(ask("a"), options: CallOptions(retry: .idempotent(attempts: 5)))
             }
             #expect(error?.code == .rejected)
             #expect(await service.server.journal.requestCount == 1)
@@ -141,7 +141,7 @@ struct RetryTests {
                 try await client.send(
                     ask("a"),
                     timeout: .seconds(1),
-                    retry: .idempotent(attempts: .max, backoff: backoff)
+                    options: CallOptions(retry: .idempotent(attempts: .max, backoff: backoff))
                 )
             }
             let took = service.now - began
@@ -161,7 +161,7 @@ struct RetryTests {
             let began = service.now
             let long = Backoff(base: .seconds(100_000), cap: .seconds(100_000))
             let error = await failure { () throws(ClientError) in
-                try await client.send(ask("a"), retry: .idempotent(attempts: 5, backoff: long))
+                try await client.send(ask("a"), options: CallOptions(retry: .idempotent(attempts: 5, backoff: long)))
             }
             #expect(error?.code == .connectionLost)
             let took = service.now - began
@@ -174,8 +174,8 @@ struct RetryTests {
     @Test func aRequestThatIsGivenUpBetweenTwoTriesIsUnknown() throws {
         let long = Backoff(base: .seconds(5), cap: .seconds(5))
         try simulate(seed: 3, handler: resetting(1)) { service, client in
-            let handle = client.start(ask("a"), retry: .idempotent(attempts: 2, backoff: long))
-            let other = client.start(ask("b"), timeout: .seconds(600), retry: .idempotent(attempts: 2, backoff: long))
+            let handle = client.start(ask("a"), options: CallOptions(retry: .idempotent(attempts: 2, backoff: long)))
+            let other = client.start(ask("b"), timeout: .seconds(600), options: CallOptions(retry: .idempotent(attempts: 2, backoff: long)))
             try await service.server.waitForRequests(1)
             try await service.pass(.milliseconds(20))
             #expect(handle.state == .queued)
@@ -195,7 +195,7 @@ struct RetryTests {
         for closesNow in [true, false] {
             try simulate(handler: resetting(1)) { service, client in
                 let policy = RetryPolicy.idempotent(attempts: 2, backoff: long)
-                let handle = client.start(ask("a"), timeout: .seconds(60), retry: policy)
+                let handle = client.start(ask("a"), timeout: .seconds(60), options: CallOptions(retry: policy))
                 try await service.server.waitForRequests(1)
                 try await service.pass(.milliseconds(20))
                 if closesNow {
@@ -224,7 +224,7 @@ struct RetryTests {
         try simulate(options: options, handler: { _ in .noReply }) { service, client in
             try await client.connect()
             let requests = (0..<10).map { ask($0) }
-            async let results = client.send(all: requests, timeout: .seconds(30), retry: .idempotent(attempts: 2))
+            async let results = client.send(all: requests, timeout: .seconds(30), options: CallOptions(retry: .idempotent(attempts: 2)))
             try await service.server.waitForRequests(10)
             service.network.reset("db")
             try await service.server.waitForRequests(13)
@@ -251,7 +251,7 @@ struct RetryTests {
             #expect(error?.code == .unavailable)
             #expect(error?.fate == .notSent)
             let policy = RetryPolicy.idempotent(attempts: 50, backoff: Backoff(base: .seconds(1), cap: .seconds(1)))
-            let handle = client.start(ask("patient"), timeout: .seconds(60), retry: policy)
+            let handle = client.start(ask("patient"), timeout: .seconds(60), options: CallOptions(retry: policy))
             try await service.pass(.seconds(5))
             service.network.acceptConnections(to: "db")
             // Nothing of it was sent before: no token is asked for, and there is none.
@@ -266,7 +266,7 @@ struct RetryTests {
         try simulate(options: options) { service, client in
             service.network.refuseConnections(to: "db")
             let error = await failure { () throws(ClientError) in
-                try await client.send(ask("a"), retry: .idempotent(attempts: 3))
+                try await client.send(ask("a"), options: CallOptions(retry: .idempotent(attempts: 3)))
             }
             #expect(error?.code == .unavailable)
             #expect(error?.fate == .notSent)
@@ -282,7 +282,7 @@ struct RetryTests {
         let long = Backoff(base: .seconds(20), cap: .seconds(20))
         try simulate(seed: 2, options: options, handler: resetting(1)) { service, client in
             let policy = RetryPolicy.idempotent(attempts: 2, backoff: long)
-            let handle = client.start(ask("resting"), timeout: .seconds(60), retry: policy)
+            let handle = client.start(ask("resting"), timeout: .seconds(60), options: CallOptions(retry: policy))
             try await service.server.waitForRequests(1)
             service.network.refuseConnections(to: "db")
             try await service.pass(.milliseconds(500))
@@ -324,4 +324,4 @@ private let statusLayout = FrameLayout {
     Field.length(UInt32.self, counting: .body)
     Field.body
 }
-.roles(ping: 0x1, push: 0x2...0x400, cancel: 0x401, serials: 50...)
+.roles(ping: 0x1, push: .types(0x2...0x400), cancel: 0x401, serials: 50...)

@@ -12,7 +12,7 @@ struct SeedCalls: Sendable {
     struct Outcome: Sendable {
         var body: Bytes
         var isOneWay = false
-        var result: Result<Frame, ClientError>
+        var result: Result<Response, ClientError>
     }
 
     let world: SeedWorld
@@ -30,17 +30,18 @@ struct SeedCalls: Sendable {
         let waits = Int.random(in: 0..<7, using: &random) != 0
         try? await world.pass(upTo: 150_000, &random)
         let way = Int.random(in: 0..<9, using: &random)
-        let timeout = way == 2 ? Duration.microseconds(Int.random(in: 1...30_000, using: &random)) : nil
+        let timeout: Duration? = way == 2 ? .microseconds(Int.random(in: 1...30_000, using: &random)) : nil
+        let options = CallOptions(retry: retry, waitsForReady: waits)
         let (began, stalled) = (world.now, world.stalled)
         let outcomes: [Outcome]
         switch way {
         case 0, 1, 2:
             let result = await result { () throws(ClientError) in
-                try await client.send(ask(body), timeout: timeout, retry: retry, waitsForReady: waits)
+                try await client.send(ask(body), timeout: timeout.map { .after($0) } ?? .default, options: options)
             }
             outcomes = [Outcome(body: body, result: result)]
         case 3, 4:
-            let handle = client.start(ask(body), retry: retry, waitsForReady: waits)
+            let handle = client.start(ask(body), options: options)
             if number % 3 != 0 {
                 try? await world.pass(delay)
                 handle.cancel()
@@ -48,7 +49,7 @@ struct SeedCalls: Sendable {
             outcomes = [Outcome(body: body, result: await result { () throws(ClientError) in try await handle.value })]
         case 5:
             let task = Task(executorPreference: world.network.executor) {
-                await result { () throws(ClientError) in try await client.send(ask(body), retry: retry) }
+                await result { () throws(ClientError) in try await client.send(ask(body), options: CallOptions(retry: retry)) }
             }
             if number % 2 == 0 { try? await world.pass(delay) }
             task.cancel()
@@ -58,25 +59,25 @@ struct SeedCalls: Sendable {
             if number % 3 == 0 {
                 let bodies = (0..<3).map { Bytes("\(number) \($0)") }
                 let requests = bodies.map { Request(type: Self.oneWayType, body: $0) }
-                let results = await client.post(all: requests, retry: retry, waitsForReady: waits)
+                let results = await client.post(all: requests, options: options)
                 outcomes = zip(bodies, results).map { body, result in
-                    Outcome(body: body, isOneWay: true, result: result.map { Frame(.response) })
+                    Outcome(body: body, isOneWay: true, result: result.map { Response() })
                 }
             } else {
                 let posted = await result { () throws(ClientError) in
                     if number % 3 == 1 {
-                        try await client.post(request, retry: retry, waitsForReady: waits)
+                        try await client.post(request, options: options)
                     } else {
                         try await client.enqueue(request)
                     }
-                    return Frame(.response)
+                    return Response()
                 }
                 outcomes = [Outcome(body: body, isOneWay: true, result: posted)]
             }
-        case 7: outcomes = [Outcome(body: body, result: await stream(ask(body), retry: retry, waits, &random))]
+        case 7: outcomes = [Outcome(body: body, result: await stream(ask(body), options, &random))]
         default:
             let bodies = (0..<4).map { Bytes("\(number) \($0)") }
-            let results = await client.send(all: bodies.map { ask($0) }, retry: retry, waitsForReady: waits)
+            let results = await client.send(all: bodies.map { ask($0) }, options: options)
             outcomes = zip(bodies, results).map { Outcome(body: $0, result: $1) }
         }
         // In virtual time nothing is late by as much as a nanosecond, unless the loop was held up, or a reader that rests
@@ -91,16 +92,14 @@ struct SeedCalls: Sendable {
     /// Reads a reply as it comes, slowly now and then, and perhaps not to its end.
     private func stream(
         _ request: Request,
-        retry: RetryPolicy,
-        _ waits: Bool,
+        _ options: CallOptions,
         _ random: inout SeededGenerator
-    ) async -> Result<Frame, ClientError> {
+    ) async -> Result<Response, ClientError> {
         let buffering = ReplyBuffering(maximumCount: 1, overflow: Bool.random(using: &random) ? .suspendReading : .fail)
         let stream = client.stream(
             request,
-            timeout: SeedPlan.requestTimeout,
-            retry: retry,
-            waitsForReady: waits,
+            timeout: .after(SeedPlan.requestTimeout),
+            options: options,
             buffering: buffering
         )
         let (patience, pause) = (Int.random(in: 0...5, using: &random), Int.random(in: 0...3, using: &random))
@@ -110,9 +109,9 @@ struct SeedCalls: Sendable {
             for try await frame in stream {
                 bodies += frame.body
                 count += 1
-                if frame.kind == .response {
+                if !frame.isPart {
                     if count > 1 { world.count("streamed") }
-                    return .success(Frame(.response, body: Bytes(bodies)))
+                    return .success(Response(body: Bytes(bodies)))
                 }
                 if count > patience { break }
                 try? await world.pass(.milliseconds(pause))
@@ -125,8 +124,8 @@ struct SeedCalls: Sendable {
     }
 
     private func result(
-        _ body: nonisolated(nonsending) () async throws(ClientError) -> Frame
-    ) async -> Result<Frame, ClientError> {
+        _ body: nonisolated(nonsending) () async throws(ClientError) -> Response
+    ) async -> Result<Response, ClientError> {
         do throws(ClientError) { return .success(try await body()) } catch { return .failure(error) }
     }
 
@@ -162,7 +161,7 @@ struct SeedCalls: Sendable {
     }
 }
 
-extension Result where Success == Frame, Failure == ClientError {
+extension Result where Success == Response, Failure == ClientError {
     fileprivate var summary: String {
         switch self {
         case .success: "answered"

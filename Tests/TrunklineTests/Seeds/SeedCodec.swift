@@ -2,7 +2,7 @@ import Trunkline
 
 /// A layout whose server can say that it goes, and for how many milliseconds: by a push that begins with "!". A response
 /// that begins with "+" is a part of one.
-struct SeedCodec: FrameCodec {
+struct SeedCodec: FrameCodec, HeartbeatCodec, CancellingCodec, GoAwayCodec, ServerSideCodec {
     var layout: FrameLayout
     var matching: ResponseMatching { layout.matching }
     var pongsLookLikePings: Bool { layout.pongsLookLikePings }

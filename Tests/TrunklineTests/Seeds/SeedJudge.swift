@@ -76,7 +76,7 @@ extension Connection {
     fileprivate var leftovers: [String] {
         let facts: [(String, Bool)] = [
             ("links", !links.isEmpty), ("an attempt", attempt != nil), ("events", !events.isEmpty),
-            ("frames to be written", direct.queue.count > 0), ("readers", !direct.readers.isEmpty),
+            ("frames to be written", direct.queue.count > 0), ("a reader", direct.reader != nil),
             ("waiters", !closeWaiters.isEmpty),
             ("a timer of attempts", timer?.deadline != nil), ("a timer of liveness", isLivenessTimerArmed),
             ("a timer of links that were left", drainingTimer?.timer.deadline != nil),

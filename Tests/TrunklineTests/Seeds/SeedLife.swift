@@ -28,7 +28,7 @@ struct SeedLife {
         for host in plan.hosts { try await world.startServer(host) }
         let client = world.network.client(of: plan.endpoints, speaking: plan.codec, options: plan.options)
         let calls = SeedCalls(world: world, client: client)
-        let overflow: PushBuffering.Overflow = [.dropNewest, .dropOldest, .suspendReading, .fail][Int(plan.seed % 4)]
+        let overflow: PushBuffering.Overflow = [.dropNewest, .dropOldest, .suspendReading, .finish][Int(plan.seed % 4)]
         let stream = client.pushes(buffering: PushBuffering(maximumCount: 2, overflow: overflow))
 
         async let connecting: Void = withTaskGroup(of: Void.self) { group in
@@ -113,7 +113,7 @@ struct SeedLife {
             // deadlines of its requests judges such a link.
             let timeout = min(left, SeedPlan.requestTimeout)
             do throws(ClientError) {
-                let reply = try await client.send(ask(Bytes("\(body), \(number)")), timeout: timeout, retry: .never)
+                let reply = try await client.send(ask(Bytes("\(body), \(number)")), timeout: .after(timeout), options: CallOptions(retry: .never))
                 if reply.body != Bytes("\(body), \(number)") { world.violated("\(body) was answered by \(reply)") }
                 return world.note("\(body) was answered after \(world.now - began)")
             } catch {

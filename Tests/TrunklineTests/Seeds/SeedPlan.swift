@@ -148,7 +148,7 @@ struct SeedPlan: Sendable {
     }
 
     private func handshake(_ handshaker: Handshaker) async throws {
-        let salt = serverSpeaksFirst ? try await handshaker.nextFrame().body : Bytes()
+        let salt = serverSpeaksFirst ? try await handshaker.nextMessage().body : Bytes()
         let answer = try await handshaker.send(Request(type: 0x410, body: Bytes("login \(salt)")))
         if answer.body == "no" { throw HandshakeRefusal("no", isPermanent: refusesForGood) }
         if answer.body == "later" { throw HandshakeRefusal("later", isPermanent: false, retryAfter: Self.longestHint) }

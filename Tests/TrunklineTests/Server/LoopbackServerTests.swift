@@ -66,7 +66,7 @@ struct LoopbackServerTests {
             _ = try await client.send(Request(type: 0x410, body: "before"))
             await server.kill()
             #expect(await server.connectionCount == 0)
-            let waiting = client.start(Request(type: 0x410, body: "after"), retry: .idempotent())
+            let waiting = client.start(Request(type: 0x410, body: "after"), options: CallOptions(retry: .idempotent()))
             try await server.resumeAccepting()
             let reply = try await waiting.value
             #expect(reply.body == "after")
@@ -119,7 +119,7 @@ struct LoopbackServerTests {
     @Test func bytesThatAreNoFrameCloseTheirConnectionAlone() async throws {
         try await withServerAndClient(speaking: strictLayout) { server, client in
             _ = try await client.send(Request(type: 7))
-            let vandal = Connection(to: server.endpoint, speaking: RawCodec(), options: quickOptions())
+            let vandal = Connection(to: server.endpoint, speaking: RawCodec(), options: ConnectionOptions(quickOptions()))
             try await vandal.write(Frame(.request, body: "this is no frame"))
             let journal = try await server.wait(within: patience) { $0.malformedCount == 1 && $0.connectionCount == 1 }
             #expect(journal.lastMalformation?.code == .unexpectedBytes)

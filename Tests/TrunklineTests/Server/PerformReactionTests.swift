@@ -34,12 +34,12 @@ struct PerformReactionTests {
 
     @Test func piecesThatComeBeforeTheBodyBeginsAreKeptForIt() throws {
         try simulate(handler: { _ in .after(.seconds(1), .perform(join)) }) { service, client in
-            let stream = client.stream(piece("a"), isPart: true)
+            let stream = client.open(piece("a")).responses
             try await stream.post(piece("b"), isPart: true)
             try await stream.post(whole("c"))
             #expect(await words(of: stream) == ["abc"])
             // Cancelled before it began, it never does.
-            let other = client.stream(piece("a"), isPart: true)
+            let other = client.open(piece("a")).responses
             try await other.post(piece("b"), isPart: true)
             other.cancel()
             try await service.server.waitForCancel()
@@ -105,7 +105,7 @@ struct PerformReactionTests {
         }
         try simulate(handler: handler) { service, client in
             try await client.connect()
-            let stream = client.stream(piece(""), isPart: true)
+            let stream = client.open(piece("")).responses
             for _ in 0..<1000 { try await stream.post(piece("x"), isPart: true) }
             try await expectEcho("aside", by: client)
             try await stream.post(whole(""))
@@ -118,7 +118,7 @@ struct PerformReactionTests {
     @Test func whatNobodyAsksForIsBounded() throws {
         let handler: LoopbackServer.Handler = { _ in .after(.seconds(5), .perform(join)) }
         try simulate(handler: handler) { service, client in
-            let stream = client.stream(piece(""), isPart: true)
+            let stream = client.open(piece("")).responses
             async let posted = { for _ in 0..<2000 { try await stream.post(piece(filled(100)), isPart: true) } }()
             try await service.pass(.seconds(3))
             #expect(await service.server.heldCount == 256)

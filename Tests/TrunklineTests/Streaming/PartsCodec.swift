@@ -3,7 +3,7 @@ import Trunkline
 import TrunklineTesting
 
 /// A layout in which the top bit of a response's type says that more of it follows.
-struct PartsCodec: FrameCodec {
+struct PartsCodec: FrameCodec, HeartbeatCodec, CancellingCodec, ServerSideCodec {
     private static let more: UInt32 = 0x8000_0000
 
     var base: any FrameCodec = FrameLayout.standard
@@ -17,7 +17,7 @@ struct PartsCodec: FrameCodec {
         }
         // A push of type 3 says that the server goes.
         if frame.kind == .push, frame.type == 3 { frame.kind = .goAway }
-        if frame.body == "garbled" { frame.malformedReason = .malformed }
+        if frame.body == "garbled" { frame.markMalformed(.malformed) }
         return frame
     }
 
@@ -30,11 +30,11 @@ struct PartsCodec: FrameCodec {
         try base.encode(frame, into: &output)
     }
 
-    func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? { base.cancelFrame(for: serial, type: type) }
-    func ping(number: UInt64) -> Frame? { base.ping(number: number) }
-    func pong(answering ping: Frame) -> Frame? { base.pong(answering: ping) }
-    var pongsLookLikePings: Bool { base.pongsLookLikePings }
-    func serverSide() -> any FrameCodec { PartsCodec(base: base.serverSide()) }
+    func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? { base._cancelFrame(for: serial, type: type) }
+    func ping(number: UInt64) -> Frame? { base._ping(number: number) }
+    func pong(answering ping: Frame) -> Frame? { base._pong(answering: ping) }
+    var pongsLookLikePings: Bool { base._pongsLookLikePings }
+    func serverSide() -> any FrameCodec { PartsCodec(base: base._serverSide()) }
 
     /// By serial.
     static let standard = PartsCodec()
@@ -46,7 +46,7 @@ struct PartsCodec: FrameCodec {
             Field.length(UInt32.self, counting: .body)
             Field.body
         }
-        .roles(ping: 1, pong: 4, push: 2...3)
+        .roles(ping: 1, pong: 4, push: .types(2...3))
     )
     /// With a status and a content type.
     static let rich = PartsCodec(
@@ -58,7 +58,7 @@ struct PartsCodec: FrameCodec {
             Field.length(UInt32.self, counting: .body)
             Field.body
         }
-        .roles(ping: 1, push: 2...3, cancel: 5, serials: 50...)
+        .roles(ping: 1, push: .types(2...3), cancel: 5, serials: 50...)
     )
     static let bothMatchings = [standard, inOrder]
 }
@@ -72,7 +72,7 @@ func words(of stream: ReplyStream) async -> [String] {
     var words: [String] = []
     do throws(ClientError) {
         for try await frame in stream {
-            words.append(frame.kind == .part ? "+" + String(frame.body) : String(frame.body))
+            words.append(frame.isPart ? "+" + String(frame.body) : String(frame.body))
         }
     } catch {
         words.append("\(error.code) \(error.fate)")
@@ -84,7 +84,7 @@ func words(of stream: ReplyStream) async -> [String] {
 func numbers(_ count: Int) -> [Bytes] { (0..<count).map { Bytes("\($0)") } }
 
 /// The rich layout, in which parts can be those of an error response, by their status.
-struct RejectingCodec: FrameCodec {
+struct RejectingCodec: FrameCodec, CancellingCodec, ServerSideCodec {
     var base: any FrameCodec = PartsCodec.rich
     var matching: ResponseMatching { base.matching }
 
@@ -98,6 +98,6 @@ struct RejectingCodec: FrameCodec {
         try base.encode(frame, into: &output)
     }
 
-    func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? { base.cancelFrame(for: serial, type: type) }
-    func serverSide() -> any FrameCodec { base.serverSide() }
+    func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? { base._cancelFrame(for: serial, type: type) }
+    func serverSide() -> any FrameCodec { base._serverSide() }
 }

@@ -13,11 +13,11 @@ struct ReassemblyTests {
     @Test(arguments: PartsCodec.bothMatchings, [RetryPolicy.ifUnsent, .idempotent()])
     func everyWayToAskHasTheWholeReply(_ codec: PartsCodec, _ retry: RetryPolicy) throws {
         try simulate(speaking: codec, handler: Self.handler) { _, client in
-            let reply = try await client.send(ask("a"), retry: retry)
+            let reply = try await client.send(ask("a"), options: CallOptions(retry: retry))
             #expect(reply.body == "a1a2a")
-            #expect(reply.kind == .response)
-            let handle = client.start(ask("b"), retry: retry)
-            let batch = await client.send(all: [ask("c"), ask("d")], retry: retry)
+            #expect(!reply.isPart)
+            let handle = client.start(ask("b"), options: CallOptions(retry: retry))
+            let batch = await client.send(all: [ask("c"), ask("d")], options: CallOptions(retry: retry))
             #expect(batch.compactMap { try? $0.get().body } == ["c1c2c", "d1d2d"])
             try await expectBody("b1b2b", of: handle)
             let subscription = try await client.subscribe(ask("e"))
@@ -102,7 +102,7 @@ struct ReassemblyTests {
         let handler: LoopbackServer.Handler = { _ in .parts(["12345678"], then: .after(.seconds(1), .reply("!"))) }
         try simulate(speaking: PartsCodec.standard, options: options, handler: handler) { service, client in
             for round in 1...3 {
-                let results = await client.send(all: [ask("a"), ask("b"), ask("c")], retry: .idempotent())
+                let results = await client.send(all: [ask("a"), ask("b"), ask("c")], options: CallOptions(retry: .idempotent()))
                 #expect(results.map { try? $0.get().body } == ["12345678!", "12345678!", nil])
                 #expect(results.last?.failure?.code == .overloaded && results.last?.failure?.fate == .unknown)
                 #expect(await service.server.journal.cancelCount == round)
@@ -134,10 +134,10 @@ struct ReassemblyTests {
     @Test func aSecondTryBeginsAnew() throws {
         try simulate(speaking: PartsCodec.standard, handler: Self.handler) { service, client in
             await service.server.script(.sequence([.part("lost"), .part("too"), .close]))
-            let reply = try await client.send(ask("a"), retry: .idempotent())
+            let reply = try await client.send(ask("a"), options: CallOptions(retry: .idempotent()))
             #expect(reply.body == "a1a2a")
             await service.server.script(.sequence([.part("lost"), .close]))
-            let handle = client.start(ask("b"), retry: .idempotent())
+            let handle = client.start(ask("b"), options: CallOptions(retry: .idempotent()))
             try await expectBody("b1b2b", of: handle)
             #expect(await client.statistics.retries == 2)
         }

@@ -10,7 +10,7 @@ struct StreamingLinkTests {
     func aLinkMayBeLostAtEveryPart(_ count: Int, _ retry: RetryPolicy) throws {
         try simulate(speaking: PartsCodec.standard, handler: { _ in .parts(numbers(5)) }) { service, client in
             await service.server.script(.sequence(numbers(count).map { .part($0) } + [.close]))
-            let found = await words(of: client.stream(ask("x"), retry: retry))
+            let found = await words(of: client.stream(ask("x"), options: CallOptions(retry: retry)))
             let isRetried = count == 0 && retry != .ifUnsent
             let before = numbers(count).map { "+" + String($0) }
             let all = numbers(5).map { "+" + String($0) } + ["x"]

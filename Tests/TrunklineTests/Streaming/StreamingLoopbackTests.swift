@@ -19,7 +19,7 @@ struct StreamingLoopbackTests {
             _,
             client in
             var (count, bytes, mostHeld) = (0, 0, 0)
-            for try await frame in client.stream(ask("1600 65536")) where frame.kind == .part {
+            for try await frame in client.stream(ask("1600 65536")) where frame.isPart {
                 (count, bytes) = (count + 1, bytes + frame.body.count)
                 // A reader that is slower than the server: reading pauses until it has caught up.
                 if count == 1 {

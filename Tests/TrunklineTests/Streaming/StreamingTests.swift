@@ -79,7 +79,7 @@ struct StreamingTests {
     /// Nobody waits for an element, so its time has not begun: the loop looked again after every nanosecond.
     @Test func aVeryShortTimeForAPartDoesNotKeepTheLoopBusy() throws {
         try simulate(speaking: PartsCodec.standard, handler: Self.count(every: .seconds(1))) { service, client in
-            let stream = client.stream(ask(3), partTimeout: .nanoseconds(1))
+            let stream = client.stream(ask(3), partTimeout: .after(.nanoseconds(1)))
             try await service.pass(.seconds(10))
             #expect(await words(of: stream) == ["+0", "+1", "+2", "3"])
         }
@@ -91,8 +91,8 @@ struct StreamingTests {
             let found = await words(of: client.stream(ask(100), timeout: .milliseconds(3500)))
             #expect(found == ["+0", "+1", "+2", "+3", "timedOut unknown"])
             #expect(service.now - began == .milliseconds(3500))
-            #expect(await words(of: client.stream(ask(1), timeout: .zero)) == ["timedOut notSent"])
-            #expect(await words(of: client.stream(ask(1), partTimeout: .zero)) == ["timedOut notSent"])
+            #expect(await words(of: client.stream(ask(1), timeout: .seconds(0))) == ["timedOut notSent"])
+            #expect(await words(of: client.stream(ask(1), partTimeout: .seconds(0))) == ["timedOut notSent"])
         }
     }
 
@@ -102,7 +102,7 @@ struct StreamingTests {
             let unsent = await words(of: client.stream(ask(1)))
             #expect(unsent == ["timedOut notSent"])
             #expect(service.now >= .seconds(8) && service.now < .seconds(9))
-            let refused = await words(of: client.stream(ask(1), waitsForReady: false))
+            let refused = await words(of: client.stream(ask(1), options: CallOptions(waitsForReady: false)))
             #expect(refused == ["unavailable notSent"])
             #expect(await service.server.journal.requestCount == 0)
         }

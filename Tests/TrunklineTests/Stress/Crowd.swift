@@ -101,7 +101,7 @@ final class Crowd: Sendable {
             }
             if ends.count % 2 == 0 {
                 let timeout = Duration.microseconds(Int.random(in: 1...20_000, using: &random))
-                ends.append(await ask(number, policy(caller), timeout))
+                ends.append(await ask(number, policy(caller), .after(timeout)))
             } else {
                 let asking = Task { await self.ask(number, self.policy(caller), .seconds(120)) }
                 for _ in 0..<Int.random(in: 0...20, using: &random) { await Task.yield() }
@@ -112,11 +112,11 @@ final class Crowd: Sendable {
         return ends
     }
 
-    private func ask(_ number: Int, _ policy: RetryPolicy, _ timeout: Duration) async -> End {
+    private func ask(_ number: Int, _ policy: RetryPolicy, _ timeout: Timeout) async -> End {
         let body = Self.body(number)
         do throws(ClientError) {
             let request = Request(type: 0x410, body: body)
-            return try await client.send(request, timeout: timeout, retry: policy).body == body ? .success : .crossed
+            return try await client.send(request, timeout: timeout, options: CallOptions(retry: policy)).body == body ? .success : .crossed
         } catch {
             return .failure(error.code, error.fate)
         }

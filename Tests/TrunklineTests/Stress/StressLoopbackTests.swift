@@ -38,7 +38,7 @@ extension HeavyTests {
         private static func ask(_ client: Client, _ numbers: Range<Int>, seed: UInt64) async -> [End: Int] {
             var random = SeededGenerator(seed: seed)
             var ends: [End: Int] = [:]
-            func note(_ number: Int, _ result: Result<Frame, ClientError>) {
+            func note(_ number: Int, _ result: Result<Response, ClientError>) {
                 switch result {
                 case .success(let reply):
                     ends[reply.body == Bytes("\(number)") ? .success : .crossed, default: 0] += 1
@@ -49,8 +49,8 @@ extension HeavyTests {
             while next < numbers.upperBound {
                 let number = next
                 next += 1
-                let short = Duration.milliseconds(Int.random(in: 50...150, using: &random))
-                let timeout: Duration = isInVain(number) ? short : .seconds(120)
+                let short = Timeout.milliseconds(Int.random(in: 50...150, using: &random))
+                let timeout: Timeout = isInVain(number) ? short : .seconds(120)
                 switch Int.random(in: 0..<12, using: &random) {
                 case 0:  // cancelled, now or soon
                     let task = Task { await client.result(number, timeout) }
@@ -65,7 +65,7 @@ extension HeavyTests {
                         note(number, .failure(error))
                     }
                 case 2:  // hardly any time
-                    note(number, await client.result(number, .microseconds(Int.random(in: 1...2000, using: &random))))
+                    note(number, await client.result(number, .after(.microseconds(Int.random(in: 1...2000, using: &random)))))
                 case 3, 4:
                     let batch = number..<min(number + 20, numbers.upperBound)
                     next = batch.upperBound
@@ -133,7 +133,7 @@ extension HeavyTests {
                     switch push {
                     case .message: received += 1
                     case .dropped(let count): received += count
-                    case .reconnected, .failed: break
+                    case .reconnected: break
                     }
                 }
                 #expect(received <= statistics.pushes)
@@ -148,7 +148,7 @@ extension HeavyTests {
             let options = LoopbackServer.Options { $0.answersCancelled = true }
             try await withServerAndClient(by: mechanism, options: options) { server, client in
                 for round in 0..<rounds {
-                    let tasks = (0..<1000).map { number in Task { await client.result(number, nil) } }
+                    let tasks = (0..<1000).map { number in Task { await client.result(number, .default) } }
                     for number in stride(from: 0, to: 1000, by: 2) { tasks[number].cancel() }
                     var cancelled = 0
                     for (number, task) in tasks.enumerated() {
@@ -174,7 +174,7 @@ extension HeavyTests {
 
 extension Client {
     /// Sends `number` and returns what came of it.
-    fileprivate func result(_ number: Int, _ timeout: Duration?) async -> Result<Frame, ClientError> {
+    fileprivate func result(_ number: Int, _ timeout: Timeout = .default) async -> Result<Response, ClientError> {
         do throws(ClientError) {
             return .success(try await send(ask(number), timeout: timeout))
         } catch {

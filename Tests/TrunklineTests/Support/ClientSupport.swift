@@ -69,11 +69,11 @@ func failure(
 func expectEcho(
     _ body: Bytes,
     by client: Client,
-    timeout: Duration? = nil,
+    timeout: Timeout = .default,
     retry: RetryPolicy? = nil,
     sourceLocation: SourceLocation = #_sourceLocation
 ) async throws {
-    let reply = try await client.send(ask(body), timeout: timeout, retry: retry)
+    let reply = try await client.send(ask(body), timeout: timeout, options: CallOptions(retry: retry))
     #expect(reply.body == body, sourceLocation: sourceLocation)
 }
 
@@ -178,5 +178,5 @@ func standardLayout(serials: ClosedRange<UInt64>) -> FrameLayout {
         Field.length(UInt32.self, counting: .body)
         Field.body
     }
-    .roles(ping: 0x1, push: 0x2...0x400, cancel: 0x401, serials: serials)
+    .roles(ping: 0x1, push: .types(0x2...0x400), cancel: 0x401, serials: serials)
 }

@@ -41,7 +41,7 @@ func withServerAndConnection(
     let options = Wire.client(quickOptions(), overTLS: overTLS)
     let serverOptions = Wire.server(LoopbackServer.Options(), overTLS: overTLS)
     try await withLoopbackServer(speaking: layout, options: serverOptions, handler: handler) { server in
-        let connection = Connection(to: server.endpoint, speaking: layout, options: options)
+        let connection = Connection(to: server.endpoint, speaking: layout, options: ConnectionOptions(options))
         do {
             try await body(server, connection)
         } catch {

@@ -94,7 +94,18 @@ extension SimulatedNetwork {
         overTLS: Bool = Wire.isSecured
     ) -> Connection {
         let endpoints = endpoints.map { Wire.endpoint($0, overTLS: overTLS) }
-        return Connection(to: endpoints, speaking: codec, options: Wire.client(options, overTLS: overTLS), on: loops)
+        let options = ConnectionOptions(Wire.client(options, overTLS: overTLS))
+        return Connection(to: endpoints, speaking: codec, options: options, on: loops)
+    }
+}
+
+extension ConnectionOptions {
+    /// What `options` of a client say for a connection alone.
+    init(_ options: ClientOptions) {
+        self.init()
+        (connecting, tls, reconnecting) = (options.connecting, options.tls, options.reconnecting)
+        (handshake, failover, liveness) = (options.handshake, options.failover, options.liveness)
+        (diagnosis, inbound, drainTimeout) = (options.diagnosis, options.inbound, options.requests.drainTimeout)
     }
 }
 

@@ -78,7 +78,7 @@ import TrunklineTesting
             // Somebody asks every 10 ms for a minute.
             for _ in 0..<6000 {
                 let error = await failure { () throws(ClientError) in
-                    try await client.send(ask("secret"), waitsForReady: false)
+                    try await client.send(ask("secret"), options: CallOptions(waitsForReady: false))
                 }
                 #expect(error?.fate == .notSent)
                 try await network.clock.sleep(for: .milliseconds(10))

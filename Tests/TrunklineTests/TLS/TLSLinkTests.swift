@@ -59,7 +59,7 @@ import TrunklineTesting
     func resets() throws {
         try run(seed: 1) { _, server, client in
             for _ in 0..<5 {
-                _ = try await client.send(Request(type: 0x410), retry: .idempotent())
+                _ = try await client.send(Request(type: 0x410), options: CallOptions(retry: .idempotent()))
                 await server.disconnectAll(reset: true)
             }
             #expect(await server.journal.resumptionCount >= 3)

@@ -91,7 +91,7 @@ extension TransportError {
         let authority = try TestAuthority()
         let intermediate = try authority.intermediate()
         let pair = try await SecuredPair(try intermediate.identity(for: "127.0.0.1"), trusting: authority.root)
-        #expect(try await pair.client.send(Request(type: 0x410)).kind == .response)
+        #expect(try await pair.client.send(Request(type: 0x410)).type == 0x410)
         await pair.end()
     }
 
@@ -102,7 +102,7 @@ extension TransportError {
         _ = try await pair.client.send(Request(type: 0x410))
         #expect(await pair.client.tlsSession?.isResumed == false)
         await pair.server.disconnectAll()
-        _ = try await pair.client.send(Request(type: 0x410), retry: .idempotent())
+        _ = try await pair.client.send(Request(type: 0x410), options: CallOptions(retry: .idempotent()))
         #expect(await pair.client.tlsSession?.isResumed == true)
         #expect(await pair.server.journal.resumptionCount == 1)
         await pair.end()
@@ -262,7 +262,7 @@ extension TransportError {
         if isRight {
             #expect(try await pair.client.send(Request(type: 0x410, body: "x")).body == "x")
             await pair.server.disconnectAll()
-            let reply = try await pair.client.send(Request(type: 0x410, body: "y"), retry: .idempotent())
+            let reply = try await pair.client.send(Request(type: 0x410, body: "y"), options: CallOptions(retry: .idempotent()))
             #expect(reply.body == "y")
             #expect(await pair.server.journal.resumptionCount == 1)
         } else {

@@ -65,7 +65,7 @@ import TrunklineTesting
         try FileManager.default.removeItem(atPath: "\(directory)/roots.pem")
         await client.suspend()
         await client.resume()
-        async let reply = client.send(ask("waits"), timeout: patience)
+        async let reply = client.send(ask("waits"), timeout: .after(patience))
         var report = await reports.next()
         while let other = report, other.phase != .securing { report = await reports.next() }  // of links that ended
         let error = report?.error as? TransportError

@@ -21,7 +21,7 @@
 ///
 /// A head that is malformed or too long, and a payload that is too long or has no end where it should, end the link: where the
 /// next frame begins is not known then.
-public struct CountedPayloadCodec: FrameCodec {
+public struct CountedPayloadCodec: FrameCodec, HeartbeatCodec, PushKeyCodec, ServerSideCodec {
     /// What a head says about the payload behind it.
     public enum Payload: Sendable, Hashable {
         /// No payload follows, and nothing that ends one.
@@ -77,9 +77,9 @@ public struct CountedPayloadCodec: FrameCodec {
     /// How responses find their requests.
     public let matching: ResponseMatching
     /// The largest whole frame in bytes, both ends included, both ways.
-    public let maximumFrameSize: Int
+    package let maximumFrameSize: Int
     /// The largest head in bytes with what ends it, both ways.
-    public let maximumHeadSize: Int
+    package let maximumHeadSize: Int
 
     private let headEnd: Bytes
     private let payloadEnd: Bytes
@@ -166,7 +166,7 @@ public struct CountedPayloadCodec: FrameCodec {
     /// Returns a codec that passes every received frame except heartbeats to `rule`, in place of an earlier rule.
     ///
     /// `rule` gets it as a `response` that is not an error response and may change everything about it: `kind`,
-    /// `serial`, `isErrorResponse`, `status`, `body`, or `malformedReason` for one that is not acceptable. A frame that
+    /// `serial`, `isErrorResponse`, `status`, `body`; or call `markMalformed(_:)` for one that is not acceptable. A frame that
     /// is to be ignored is a `pong`. Called on the client's loop: it must not block.
     ///
     /// A test server asks it whether the client would take a frame for what it is meant to be, and sends none that it would
@@ -194,7 +194,7 @@ public struct CountedPayloadCodec: FrameCodec {
     /// The same protocol as the server sees it: what it receives are requests and heartbeats.
     public func serverSide() -> any FrameCodec { with(\.reading.isServerSide, true) }
 
-    /// Returns a codec in which `key` says what a push is about (`FrameCodec.pushKey(of:)`), in place of an earlier one: for
+    /// Returns a codec in which `key` says what a push is about (`PushKeyCodec.pushKey(of:)`), in place of an earlier one: for
     /// NATS a word of `push.head`.
     public func keyingPushes(by key: @escaping @Sendable (Frame) -> PushKey?) -> CountedPayloadCodec {
         with(\.reading.pushKey, key)

@@ -18,12 +18,12 @@
 /// `encode` looks for the whole delimiter only, so with `"\r\n"` a lone LF or CR in a body is sent as it is: remove both from
 /// bodies that come from elsewhere, since many servers end a line there.
 ///
-/// A received frame that is too long costs that frame and nothing else: it is delivered with its `malformedReason` set
-/// to `illegalLength` and the first bytes of its body, as many as a frame may have, and what follows up to its last
+/// A received frame that is too long costs that frame and nothing else: it is delivered with the `malformedReason`
+/// `illegalLength` and the first bytes of its body, as many as a frame may have, and what follows up to its last
 /// delimiter is dropped as it arrives.
-public struct DelimitedCodec: FrameCodec {
+public struct DelimitedCodec: FrameCodec, HeartbeatCodec, PushKeyCodec, ServerSideCodec {
     /// The largest whole frame in bytes, delimiters included, both ways.
-    public let maximumFrameSize: Int
+    package let maximumFrameSize: Int
 
     private let delimiter: Bytes
     private let parts: Int
@@ -69,7 +69,7 @@ public struct DelimitedCodec: FrameCodec {
     }
 
     /// Frames of `parts` bodies, each with the byte `delimiter` behind it; see `init(delimiter:parts:maximumFrameSize:)`.
-    public init(
+    package init(
         delimiter: UInt8,
         parts: Int = 1,
         maximumFrameSize: Int = 8192,
@@ -99,7 +99,7 @@ public struct DelimitedCodec: FrameCodec {
     /// The same with a say about every frame that a client receives and that is no heartbeat; in place of an earlier one.
     ///
     /// `rule` gets it as a `response` that is not an error response and may change everything about it: `kind`,
-    /// `isErrorResponse`, `status`, `type`, or `malformedReason` for one that is not acceptable. A frame that is to be
+    /// `isErrorResponse`, `status`, `type`; or call `markMalformed(_:)` for one that is not acceptable. A frame that is to be
     /// ignored is a `pong`. It gets malformed frames too, which are what they are for all that. Called on the client's
     /// loop: it must not block.
     ///
@@ -124,7 +124,7 @@ public struct DelimitedCodec: FrameCodec {
     /// The same protocol as the server sees it: what it receives are requests and heartbeats.
     public func serverSide() -> any FrameCodec { with(\.reading.isServerSide, true) }
 
-    /// The same codec, for which `key` says what a push is about (`FrameCodec.pushKey(of:)`).
+    /// The same codec, for which `key` says what a push is about (`PushKeyCodec.pushKey(of:)`).
     public func keyingPushes(by key: @escaping @Sendable (Frame) -> PushKey?) -> DelimitedCodec {
         with(\.reading.pushKey, key)
     }
@@ -186,7 +186,7 @@ public struct DelimitedCodec: FrameCodec {
 
     private func frame(_ body: Bytes, malformedReason: FrameError.Code? = nil) -> Frame {
         var frame = Frame(.response, body: body)
-        frame.malformedReason = malformedReason
+        if let malformedReason { frame.markMalformed(malformedReason) }
         reading.apply(to: &frame)
         return frame
     }
@@ -233,20 +233,9 @@ public struct DelimitedCodec: FrameCodec {
 }
 
 extension FrameCodec where Self == DelimitedCodec {
-    /// Frames that end with `delimiter`: `.delimited(by: "\r\n")`. See `DelimitedCodec`.
+    /// Frames that end with `delimiter`: `.delimited(by: "\r\n")`, `.delimited(by: [0xFF])`. See `DelimitedCodec`.
     public static func delimited(
         by delimiter: Bytes,
-        parts: Int = 1,
-        maximumFrameSize: Int = 8192,
-        file: StaticString = #fileID,
-        line: UInt = #line
-    ) -> DelimitedCodec {
-        DelimitedCodec(delimiter: delimiter, parts: parts, maximumFrameSize: maximumFrameSize, file: file, line: line)
-    }
-
-    /// Frames that end with the byte `delimiter`: `.delimited(by: 0xFF)`. See `DelimitedCodec`.
-    public static func delimited(
-        by delimiter: UInt8,
         parts: Int = 1,
         maximumFrameSize: Int = 8192,
         file: StaticString = #fileID,

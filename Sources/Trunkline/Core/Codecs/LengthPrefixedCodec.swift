@@ -9,7 +9,7 @@
 ///
 /// The body of a frame is everything behind the length, the serial number included: leave room for it in a request.
 /// A length above the limit ends the link, as it may be anything but a length.
-public struct LengthPrefixedCodec: FrameCodec {
+public struct LengthPrefixedCodec: FrameCodec, HeartbeatCodec, PushKeyCodec, ServerSideCodec {
     /// How the length is written.
     public struct Length: Sendable, Hashable {
         /// 1 to 8 bytes; `nil` for a varint.
@@ -45,7 +45,7 @@ public struct LengthPrefixedCodec: FrameCodec {
     }
 
     /// The largest whole frame in bytes, length included, both ways.
-    public let maximumFrameSize: Int
+    package let maximumFrameSize: Int
     private let length: Length
     /// Where the serial number and the type are within the body.
     private var serial: Slot?
@@ -117,13 +117,14 @@ public struct LengthPrefixedCodec: FrameCodec {
         at offset: Int,
         _ type: Value.Type,
         order: ByteOrder = .bigEndian,
-        numbers: some RoleNumbers = 1...,
+        numbers: some RangeExpression<SerialNumber> = 1...,
         file: StaticString = #fileID,
         line: UInt = #line
     ) -> LengthPrefixedCodec {
         var codec = self
         let place = place(at: offset, width: MemoryLayout<Value>.size, order, file, line)
-        guard let range = numbers.numbersOfRole, range != noNumbers, range.lowerBound <= place.maximum else {
+        let range = Trunkline.numbers(of: numbers)
+        guard range != noNumbers, range.lowerBound <= place.maximum else {
             fatalError("LengthPrefixedCodec: no serial number fits \(type)", file: file, line: line)
         }
         codec.serial = place
@@ -187,7 +188,7 @@ public struct LengthPrefixedCodec: FrameCodec {
     /// The same with a say about every frame that a client receives and that is no heartbeat; in place of an earlier one.
     ///
     /// `rule` gets it as a `response`, or as a `push` if its serial number is none of the client's, and may change everything
-    /// about it: `kind`, `isErrorResponse`, `status`, or `malformedReason` for one that is not acceptable. A frame that
+    /// about it: `kind`, `isErrorResponse`, `status`; or call `markMalformed(_:)` for one that is not acceptable. A frame that
     /// is to be ignored is a `pong`. Called on the client's loop: it must not block.
     ///
     /// A test server asks it whether the client would take a frame for what it is meant to be, and sends none that it would
@@ -211,7 +212,7 @@ public struct LengthPrefixedCodec: FrameCodec {
     /// The same protocol as the server sees it: what it receives are requests and heartbeats.
     public func serverSide() -> any FrameCodec { with(\.reading.isServerSide, true) }
 
-    /// The same codec, for which `key` says what a push is about (`FrameCodec.pushKey(of:)`).
+    /// The same codec, for which `key` says what a push is about (`PushKeyCodec.pushKey(of:)`).
     public func keyingPushes(by key: @escaping @Sendable (Frame) -> PushKey?) -> LengthPrefixedCodec {
         with(\.reading.pushKey, key)
     }

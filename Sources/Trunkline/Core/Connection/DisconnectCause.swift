@@ -1,4 +1,5 @@
 /// Why an attempt to connect failed, or a link ended.
+@nonexhaustive
 public enum DisconnectCause: String, Sendable, Hashable, CaseIterable {
     /// The host's name could not be resolved.
     case nameResolution
@@ -17,7 +18,7 @@ public enum DisconnectCause: String, Sendable, Hashable, CaseIterable {
     /// The link looked established but gave no sign of life: no complete frame, whatever bytes came.
     case halfOpen
     /// The server answered nothing, or the answers that are due on the link are wanted by nobody any more: see
-    /// `options.liveness.maximumStalls` and `FrameCodec.mayPipeline(behind:)`.
+    /// `options.liveness.maximumStalls` and `PipeliningCodec.mayPipeline(behind:)`.
     case unanswered
     /// Requests that were given up held every serial number of the link, or every place below
     /// `options.requests.maximumInFlight`: see `options.requests.quarantine`.

@@ -38,6 +38,7 @@ public struct ReconnectFailure: Sendable, Hashable {
 }
 
 /// What a policy decides.
+@nonexhaustive
 public enum ReconnectDecision: Sendable, Hashable {
     /// Try again after this time; zero or less means at once.
     case retry(after: Duration)

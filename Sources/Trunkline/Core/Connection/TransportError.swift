@@ -1,6 +1,7 @@
 /// What went wrong between two sockets. Appears as the `cause` of a `ClientError`.
 public struct TransportError: Error, Hashable, Sendable, CustomStringConvertible {
     /// What kind of failure it is.
+    @nonexhaustive
     public enum Code: Sendable, Hashable {
         /// The host's name could not be resolved.
         case nameResolutionFailed

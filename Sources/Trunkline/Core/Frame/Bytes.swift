@@ -65,7 +65,7 @@ public struct Bytes: Sendable {
     }
 
     /// The bytes in `range`, which must be within them: shared if they are an eighth of the storage or more, else copied.
-    public func part(_ range: Range<Int>) -> Bytes {
+    package func part(_ range: Range<Int>) -> Bytes {
         precondition(range.lowerBound >= 0 && range.upperBound <= count, "range out of bounds")
         let range = start + range.lowerBound..<start + range.upperBound
         return range.count >= storage.count / 8 ? Bytes(sharing: storage, in: range) : Bytes(Array(storage[range]))
@@ -206,7 +206,7 @@ extension Bytes {
     ///   - width: 1 to 8; another width stops the program.
     ///   - file, line: Named when the program is stopped.
     @inlinable
-    public mutating func append(
+    package mutating func append(
         integer value: UInt64,
         width: Int,
         order: ByteOrder = .bigEndian,
@@ -248,7 +248,7 @@ extension Bytes {
 
     /// The unsigned integer of `width` bytes (1 to 8) at `offset`; `nil` when it is not all within the bytes.
     @inlinable
-    public func integer(at offset: Int, width: Int, order: ByteOrder = .bigEndian) -> UInt64? {
+    package func integer(at offset: Int, width: Int, order: ByteOrder = .bigEndian) -> UInt64? {
         guard offset >= 0, width > 0, width <= 8, offset <= count &- width else { return nil }
         var value: UInt64 = 0
         for index in 0..<width {

@@ -4,14 +4,15 @@ public typealias SerialNumber = UInt64
 /// One message of a protocol, after decoding and before encoding.
 public struct Frame: Sendable, Hashable {
     /// What a frame is for.
+    @nonexhaustive
     public enum Kind: UInt8, Sendable, Hashable {
         /// Asks the server for an answer.
         case request
         /// Answers a request, in full.
         case response
         /// A part of an answer with more to come: of the same request, by its serial or, in order, of the oldest one. The
-        /// last part is the `response`. See `Client.stream(_:timeout:)`; `Client.send(_:timeout:)` joins the bodies. Or a
-        /// piece of a request with more to come: see `ReplyStream.post(_:isPart:)`.
+        /// last part is the `response`. See `Client.stream`; `Client.send` joins the bodies. Or a piece of a request with more
+        /// to come: see `Client.open`.
         case part
         /// Sent by the server on its own account.
         case push
@@ -37,23 +38,23 @@ public struct Frame: Sendable, Hashable {
     /// if it is one of such a response, and not of what came before the server changed its mind.
     public var isErrorResponse: Bool
     /// True for a received response after which the server answers no further request on this link (HTTP's
-    /// `Connection: close`). Not looked at for frames to send.
+    /// `Connection: close`). Set by codecs (`markLinkEnding()`).
     ///
     /// A client closes the link then and connects again at once to the same server, which has said nothing about itself
     /// but something about the link. Requests that had started behind the answered one are lost (`connectionLost`, fate
     /// `unknown`); those that had not go out on the next link. In a handshake it fails the attempt, unless the
     /// handshake has failed by itself. A `Connection` used alone hands the frame over and leaves the rest to the
-    /// server, which closes.
-    public var endsLink = false
-    /// What is wrong with a received frame of which only that it was there, and where it ended, is certain; `nil`, the
-    /// default, for nothing. Its body may be incomplete. Not looked at for frames to send.
+    /// server, which closes. A frame with this mark cannot be sent.
+    public package(set) var endsLink = false
+    /// What is wrong with a received frame of which only that it was there, and where it ended, is certain; `nil` for
+    /// nothing. Its body may be incomplete. Set by codecs (`markMalformed(_:)`).
     ///
     /// It keeps its place in the order of responses: a response with it fails its request alone, with
     /// `protocolViolation`, fate `answered`, or is counted (`unknownResponses`) if nobody asked for it; a part with it fails
     /// its request, fate `unknown`, which is cancelled; a push with it is a gap in the streams of pushes. A `Connection` used
     /// alone hands it over. Set by `DelimitedCodec` (`illegalLength`), by layouts (`unknownType`, `missingBody`) and by codecs
-    /// of your own.
-    public var malformedReason: FrameError.Code?
+    /// of your own. A frame with this mark cannot be sent.
+    public package(set) var malformedReason: FrameError.Code?
     /// The message itself. If there is a head before the content or trailers behind it, as with HTTP/1.1, the named fields
     /// `headLength` and `trailerLength` of a received frame hold their sizes in bytes: errors then count the content alone.
     public var body: Bytes
@@ -109,6 +110,12 @@ public struct Frame: Sendable, Hashable {
         fields = []
     }
 
+    /// Marks a frame that a codec has received as the last response of its link: see `endsLink`.
+    public mutating func markLinkEnding() { endsLink = true }
+
+    /// Marks a frame that a codec has received as malformed: see `malformedReason`.
+    public mutating func markMalformed(_ reason: FrameError.Code) { malformedReason = reason }
+
     /// The named number in the header, which the protocol's layout declares with `Field.integer`; `nil` when it was
     /// neither set nor received.
     ///
@@ -132,6 +139,12 @@ public struct Frame: Sendable, Hashable {
             return bytes
         }
         set { set(field, to: newValue.map { .bytes($0) }) }
+    }
+
+    /// The name of a mark that only received frames have; `nil` for none.
+    var receivedMark: String? {
+        if let malformedReason { return "malformedReason (\(malformedReason))" }
+        return endsLink ? "endsLink" : nil
     }
 
     private mutating func set(_ field: String, to value: NamedField.Value?) {

@@ -3,7 +3,8 @@
 /// Appears as the `cause` of a `ClientError`: `protocolViolation` when thrown by decoding (the peer's fault, the link
 /// is replaced), `invalidRequest` when thrown by encoding (the caller's fault, nothing is written).
 public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What kind of mistake it is.
+    /// What kind of mistake it is. There may be more in a later version.
+    @nonexhaustive
     public enum Code: Sendable, Hashable {
         /// A length below the minimum, above the limit, or not what its field can hold.
         case illegalLength

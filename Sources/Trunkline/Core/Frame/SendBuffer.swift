@@ -80,7 +80,7 @@ public struct SendBuffer: Sendable {
 
     /// The UTF-8 bytes of `text`.
     @inlinable
-    public mutating func append(utf8 text: String) { gathered.append(contentsOf: text.utf8) }
+    package mutating func append(utf8 text: String) { gathered.append(contentsOf: text.utf8) }
 
     // MARK: Taking back and writing out
 

@@ -52,12 +52,12 @@ public struct Field: Sendable, Hashable {
     /// The body, `frame.body`. Exactly one.
     public static var body: Field { body(sizes: 0...) }
 
-    /// The body, `frame.body`, of `sizes` bytes: `4...`, `0...1024`, `16`. The smallest size is 65535 at most.
+    /// The body, `frame.body`, of `sizes` bytes: `4...`, `0...1024`, `16...16`. The smallest size is 65535 at most.
     ///
     /// This holds for every frame of the layout, pings and cancellations included. A frame without a body where one is
     /// asked for is refused as `missingBody`, every other size as `illegalLength`, both ways.
-    public static func body(sizes: some RoleNumbers) -> Field {
-        Field(.body(sizes.numbersOfRole ?? 0...UInt64.max), width: 0)
+    public static func body(sizes: some RangeExpression<Int>) -> Field {
+        Field(.body(numbers(of: sizes)), width: 0)
     }
 
     /// A checksum, before or after the body; a frame that it does not fit is refused as `checksumMismatch`.

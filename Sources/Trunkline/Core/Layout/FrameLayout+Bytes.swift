@@ -26,7 +26,7 @@ extension FrameLayout {
     }
 
     /// Appends at most `limit` complete frames of `input` to `frames`. Throws as `decode(_:)` does.
-    public mutating func decodeAll(
+    public mutating func _decodeAll(
         _ input: inout ReceiveBuffer,
         into frames: inout [Frame],
         limit: Int

@@ -41,7 +41,7 @@ extension FrameLayout {
     private func malformed(_ frame: borrowing Frame, _ error: FrameError) throws(FrameError) -> Frame {
         guard !isServerSide, inbound.shape.serial != nil || error.code == .missingBody else { throw error }
         var frame = copy frame
-        frame.malformedReason = error.code
+        frame.markMalformed(error.code)
         // Perhaps the answer to the request with its serial, perhaps none: that request is given up, and not answered.
         if error.code == .unknownType { frame.kind = .part }
         return frame

@@ -29,13 +29,13 @@ extension FrameLayout {
     ///   - part: The types, or the mark, of a part of a response with more to come. Types tell parts of requests as well
     ///     (`Client.stream` with `isPart`), as long as no role is told by anything but types.
     ///   - window: The type of a frame by which the client takes more bytes of the reply to the request with the same
-    ///     serial: see `FrameCodec.isWindowUpdate(_:)`.
+    ///     serial: see `WindowedCodec.isWindowUpdate(_:)`.
     ///   - goAway: The types, or the mark, by which the server says that it is about to go.
     ///   - retryAfter: The named field in which such a frame says for how long.
     ///   - closing: The type of the last frame of a link that the client ends in good order, by which it takes leave
     ///     (SMPP's unbind); its body is empty, and its serial is one of those below the requests' serials, 0 where there are
-    ///     none but that. It is a request, whose answer is not waited for. See `FrameCodec.closingFrame()`.
-    ///   - success: The status, or range of them, of a response that is not an error response; 0 unless given.
+    ///     none but that. It is a request, whose answer is not waited for. See `ClosingCodec.closingFrame()`.
+    ///   - success: The status, or a range of them, of a response that is not an error response; 0 unless given.
     ///   - failure: The mark of a response that is an error response, besides its status. In a layout without a status
     ///     field, the number that the mark looks at (`.bits`, `.field`) is the error response's `status`.
     ///   - failureCode: Where an error response by `failure` says why, in a layout without a status field:
@@ -57,19 +57,66 @@ extension FrameLayout {
         ping: UInt32? = nil,
         pong: UInt32? = nil,
         heartbeat: Frame? = nil,
-        push: some RoleMark = Int?.none,
+        push: Role? = nil,
         cancel: UInt32? = nil,
         response: Role? = nil,
-        part: some RoleMark = Int?.none,
+        part: Role? = nil,
         window: UInt32? = nil,
-        goAway: some RoleMark = Int?.none,
+        goAway: Role? = nil,
         retryAfter: RetryAfterField? = nil,
         closing: UInt32? = nil,
-        success: some RoleNumbers = Int?.none,
+        success: UInt32? = nil,
         failure: Role? = nil,
         failureCode: FailureCode? = nil,
-        requests: some RoleNumbers = Int?.none,
-        serials: some RoleNumbers = Int?.none,
+        requests: (some RangeExpression<UInt32>)? = ClosedRange<UInt32>?.none,
+        serials: (some RangeExpression<SerialNumber>)? = ClosedRange<SerialNumber>?.none,
+        responsesRepeat: [RepeatedField] = [],
+        kind: (@Sendable (Frame) -> Frame.Kind?)? = nil,
+        file: StaticString = #fileID,
+        line: UInt = #line
+    ) -> FrameLayout {
+        LayoutError.stopping(file, line) { () throws(LayoutError) in
+            try validatingRoles(
+                ping: ping,
+                pong: pong,
+                heartbeat: heartbeat,
+                push: push,
+                cancel: cancel,
+                response: response,
+                part: part,
+                window: window,
+                goAway: goAway,
+                retryAfter: retryAfter,
+                closing: closing,
+                success: success.map { $0...$0 },
+                failure: failure,
+                failureCode: failureCode,
+                requests: requests,
+                serials: serials,
+                responsesRepeat: responsesRepeat,
+                kind: kind
+            )
+        }
+    }
+
+    /// The same layout with these roles, where each status of a range is that of a response that is not an error response.
+    public func roles(
+        ping: UInt32? = nil,
+        pong: UInt32? = nil,
+        heartbeat: Frame? = nil,
+        push: Role? = nil,
+        cancel: UInt32? = nil,
+        response: Role? = nil,
+        part: Role? = nil,
+        window: UInt32? = nil,
+        goAway: Role? = nil,
+        retryAfter: RetryAfterField? = nil,
+        closing: UInt32? = nil,
+        success: some RangeExpression<UInt32>,
+        failure: Role? = nil,
+        failureCode: FailureCode? = nil,
+        requests: (some RangeExpression<UInt32>)? = ClosedRange<UInt32>?.none,
+        serials: (some RangeExpression<SerialNumber>)? = ClosedRange<SerialNumber>?.none,
         responsesRepeat: [RepeatedField] = [],
         kind: (@Sendable (Frame) -> Frame.Kind?)? = nil,
         file: StaticString = #fileID,
@@ -99,24 +146,24 @@ extension FrameLayout {
         }
     }
 
-    /// What `roles` does, but throws for roles that do not fit: for roles that are not known when the program is written.
-    public func validatingRoles(
+    /// Does what `roles` does, but throws for roles that do not fit.
+    package func validatingRoles(
         ping: UInt32? = nil,
         pong: UInt32? = nil,
         heartbeat: Frame? = nil,
-        push: some RoleMark = Int?.none,
+        push: Role? = nil,
         cancel: UInt32? = nil,
         response: Role? = nil,
-        part: some RoleMark = Int?.none,
+        part: Role? = nil,
         window: UInt32? = nil,
-        goAway: some RoleMark = Int?.none,
+        goAway: Role? = nil,
         retryAfter: RetryAfterField? = nil,
         closing: UInt32? = nil,
-        success: some RoleNumbers = Int?.none,
+        success: (some RangeExpression<UInt32>)? = ClosedRange<UInt32>?.none,
         failure: Role? = nil,
         failureCode: FailureCode? = nil,
-        requests: some RoleNumbers = Int?.none,
-        serials: some RoleNumbers = Int?.none,
+        requests: (some RangeExpression<UInt32>)? = ClosedRange<UInt32>?.none,
+        serials: (some RangeExpression<SerialNumber>)? = ClosedRange<SerialNumber>?.none,
         responsesRepeat: [RepeatedField] = [],
         kind: (@Sendable (Frame) -> Frame.Kind?)? = nil
     ) throws(LayoutError) -> FrameLayout {
@@ -125,18 +172,18 @@ extension FrameLayout {
             pong: pong,
             heartbeat: heartbeat,
             cancel: cancel,
-            push: push.markOfRole,
+            push: push,
             response: response,
-            part: part.markOfRole,
+            part: part,
             window: window,
-            goAway: goAway.markOfRole,
+            goAway: goAway,
             retryAfter: retryAfter,
             closing: closing,
-            success: success.numbersOfRole,
+            success: success.map { numbers(of: $0) },
             failure: failure,
             failureCode: failureCode,
-            requests: requests.numbersOfRole,
-            serials: serials.numbersOfRole,
+            requests: requests.map { numbers(of: $0) },
+            serials: serials.map { numbers(of: $0) },
             repeated: responsesRepeat,
             kind: kind
         )
@@ -164,12 +211,12 @@ extension FrameLayout {
     /// no body: one received is malformed (`Frame.malformedReason`), which costs its request alone. For layouts whose
     /// bodies may otherwise be empty. Types that do not fit stop the program.
     public func requiringBody(
-        inResponsesTo types: some RoleNumbers,
+        inResponsesTo types: some RangeExpression<UInt32>,
         file: StaticString = #fileID,
         line: UInt = #line
     ) -> FrameLayout {
         var layout = self
-        layout.declared.bodies = types.numbersOfRole
+        layout.declared.bodies = numbers(of: types)
         layout.roles.bodies = LayoutError.stopping(file, line) { () throws(LayoutError) in
             try Roles.codes("bodies", layout.declared.bodies, in: [request.shape.type, response.shape.type])
         }

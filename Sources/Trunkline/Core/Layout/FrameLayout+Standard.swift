@@ -24,7 +24,7 @@ private let standardLayout = FrameLayout {
     Field.length(UInt32.self, counting: .body)
     Field.body
 }
-.roles(ping: 0x1, push: 0x2...0x400, cancel: 0x401, part: 0x404, window: 0x405, serials: 50...)
+.roles(ping: 0x1, push: .types(0x2...0x400), cancel: 0x401, part: 0x404, window: 0x405, serials: 50...)
 
 extension FrameLayout {
     /// Whether the type of a part is one of its own, which says so.

@@ -106,7 +106,7 @@ public struct FrameLayout: Sendable {
 
     // MARK: Keys of pushes
 
-    /// The same layout, in which the named header field of a push is its key (`FrameCodec.pushKey(of:)`): a number for
+    /// The same layout, in which the named header field of a push is its key (`PushKeyCodec.pushKey(of:)`): a number for
     /// `Field.integer`, a name for `Field.bytes`. Replaces any other key. A field that responses do not have stops the
     /// program.
     public func keyingPushes(by field: String, file: StaticString = #fileID, line: UInt = #line) -> FrameLayout {
@@ -120,7 +120,7 @@ public struct FrameLayout: Sendable {
         }
     }
 
-    /// The same layout, in which `key` says what a push is about (`FrameCodec.pushKey(of:)`): for keys in the body, or
+    /// The same layout, in which `key` says what a push is about (`PushKeyCodec.pushKey(of:)`): for keys in the body, or
     /// in several fields. Replaces any other key.
     public func keyingPushes(by key: @escaping @Sendable (Frame) -> PushKey?) -> FrameLayout {
         with(\.pushKey, key)
@@ -132,7 +132,9 @@ public struct FrameLayout: Sendable {
 
 // MARK: - What a client asks its codec
 
-extension FrameLayout: FrameCodec {
+extension FrameLayout: FrameCodec, CancellingCodec, WindowedCodec, ResponseCheckingCodec, PushKeyCodec, HeartbeatCodec,
+    ClosingCodec, GoAwayCodec, FieldDefaultsCodec, ServerSideCodec
+{
     /// By serial where the layout has a serial field, otherwise in order.
     public var matching: ResponseMatching { inbound.shape.serial == nil ? .inOrder : .serial(roles.serials) }
 

@@ -234,7 +234,7 @@ struct LayoutShape: Sendable {
 
     private func checkBodySizes(_ name: String) throws(LayoutError) {
         let (least, missing) = (bodySizes.lowerBound, -lengthOfEmpty)
-        guard bodySizes != noNumbers else { throw LayoutError(name, "a size is negative") }
+        guard bodySizes != noNumbers else { throw LayoutError(name, "a size is negative, or there is none") }
         guard least <= 65535 else { throw LayoutError(name, "the smallest size can be at most 65535") }
         guard bodySizes.upperBound >= UInt64(max(0, missing)) else {
             throw LayoutError(name, "the length is \(missing) less than the body, so that must have as many bytes")

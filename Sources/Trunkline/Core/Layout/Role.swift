@@ -1,12 +1,8 @@
-/// What tells the frames of a role from others: type numbers (`7`, `2...0x400`) or a `Role`. Nothing is `nil`.
-public protocol RoleMark {
-    /// What to look at; `nil` when no frame has the role.
-    var markOfRole: Role? { get }
-}
-
-/// Something in a frame's header, besides its type number, that tells what the frame is for: `.bit(31)`,
-/// `.bit(0, of: "flags")`, `.bits(0..<4, of: "flags")`, `.field("remaining", 1...)`.
-public struct Role: Sendable, Hashable, RoleMark {
+/// What tells the frames of a role from others: a type number (`7`), type numbers (`.types(2...0x400)`), or something else
+/// in the header: `.bit(31)`, `.bit(0, of: "flags")`, `.bits(0..<4, of: "flags")`, `.field("remaining", 1...)`.
+///
+/// An open range ends where its field ends. A layout rejects numbers that its field cannot hold.
+public struct Role: Sendable, Hashable, ExpressibleByIntegerLiteral {
     enum Place: Sendable, Hashable {
         case type
         case field(String)
@@ -28,8 +24,8 @@ public struct Role: Sendable, Hashable, RoleMark {
         self.isFlag = isFlag
     }
 
-    /// The role itself.
-    public var markOfRole: Role? { self }
+    /// The type `number`.
+    public init(integerLiteral number: UInt32) { self = .type(number) }
 }
 
 /// Neighbouring bits of an integer, counted from 0, the least significant.
@@ -48,7 +44,15 @@ struct BitRange: Sendable, Hashable {
     func setting(_ value: UInt64, in number: UInt64) -> UInt64 { number & ~mask | value << UInt64(lower) }
 }
 
-extension RoleMark where Self == Role {
+extension Role {
+    /// The type `number`.
+    public static func type(_ number: UInt32) -> Role { .types(number...number) }
+
+    /// The types `numbers`.
+    public static func types(_ numbers: some RangeExpression<UInt32>) -> Role {
+        Role(.type, .numbers(Trunkline.numbers(of: numbers)))
+    }
+
     /// A bit of a named field, or of the type unless `field` is given, counted from 0, the least significant. With
     /// `isSet: false` the frames have the role that have it clear.
     ///
@@ -68,24 +72,19 @@ extension RoleMark where Self == Role {
     public static func bits(
         _ range: some RangeExpression<Int>,
         of field: String? = nil,
-        holding numbers: some RoleNumbers = 1...
+        holding numbers: some RangeExpression<UInt64> = 1...
     ) -> Role {
         let range = range.relative(to: 0..<64)
         let bits = BitRange(lower: range.lowerBound, count: range.count)
-        return Role(field.map { .field($0) } ?? .type, .bits(bits, numbers.numbersOfRole ?? noNumbers))
+        return Role(field.map { .field($0) } ?? .type, .bits(bits, Trunkline.numbers(of: numbers)))
     }
 
+    /// The number of a named field.
+    public static func field(_ name: String, _ number: UInt64) -> Role { .field(name, number...number) }
+
     /// The numbers of a named field. The lowest is sent where the frame's own number is not one of them.
-    public static func field(
-        _ name: String,
-        _ numbers: some RoleNumbers,
-        file: StaticString = #fileID,
-        line: UInt = #line
-    ) -> Role {
-        guard let numbers = numbers.numbersOfRole else {
-            fatalError("a role needs numbers of the field \"\(name)\"", file: file, line: line)
-        }
-        return Role(.field(name), .numbers(numbers))
+    public static func field(_ name: String, _ numbers: some RangeExpression<UInt64>) -> Role {
+        Role(.field(name), .numbers(Trunkline.numbers(of: numbers)))
     }
 }
 
@@ -177,54 +176,25 @@ extension Role {
 
 // MARK: - Numbers
 
-/// One number, or a range of them, open or closed: `7`, `2...0x400`, `50...`. Nothing is `nil`.
-///
-/// The integers and ranges of the standard library conform. An open range ends where its field ends.
-public protocol RoleNumbers: RoleMark {
-    /// The lowest and the highest number; `UInt64.max` as the highest stands for "no end".
-    var numbersOfRole: ClosedRange<UInt64>? { get }
+/// The lowest and the highest number of `range`; `UInt64.max` as the highest stands for "no end". `noNumbers` for a range that is
+/// empty or has negative numbers.
+func numbers<Number: FixedWidthInteger>(of range: some RangeExpression<Number>) -> ClosedRange<UInt64> {
+    let bounds: (lower: Number, upper: Number?)? =
+        switch range {
+        case let range as ClosedRange<Number>: (range.lowerBound, range.upperBound)
+        case let range as PartialRangeFrom<Number>: (range.lowerBound, nil)
+        case let range as Range<Number> where range.lowerBound < range.upperBound:
+            (range.lowerBound, range.upperBound - 1)
+        case let range as PartialRangeThrough<Number>: (0, range.upperBound)
+        case let range as PartialRangeUpTo<Number> where range.upperBound > 0: (0, range.upperBound - 1)
+        default: nil
+        }
+    guard let bounds, let lower = UInt64(exactly: bounds.lower) else { return noNumbers }
+    guard let last = bounds.upper else { return lower...UInt64.max }
+    guard let upper = UInt64(exactly: last), upper >= lower else { return noNumbers }
+    return lower...upper
 }
 
-extension RoleNumbers {
-    /// The frames whose type is one of the numbers.
-    public var markOfRole: Role? { numbersOfRole.map { Role(.type, .numbers($0)) } }
-}
-
-extension RoleNumbers where Self: BinaryInteger {
-    /// The number alone. A layout refuses one that is negative.
-    public var numbersOfRole: ClosedRange<UInt64>? { UInt64(exactly: self).map { $0...$0 } ?? noNumbers }
-}
-
-extension Int: RoleNumbers {}
-extension UInt8: RoleNumbers {}
-extension UInt16: RoleNumbers {}
-extension UInt32: RoleNumbers {}
-extension UInt64: RoleNumbers {}
-
-extension ClosedRange: RoleMark where Bound: BinaryInteger {}
-extension ClosedRange: RoleNumbers where Bound: BinaryInteger {
-    /// Both ends. A layout refuses those that are negative.
-    public var numbersOfRole: ClosedRange<UInt64>? {
-        guard let lower = UInt64(exactly: lowerBound), let upper = UInt64(exactly: upperBound) else { return noNumbers }
-        return lower...upper
-    }
-}
-
-extension PartialRangeFrom: RoleMark where Bound: BinaryInteger {}
-extension PartialRangeFrom: RoleNumbers where Bound: BinaryInteger {
-    /// From the lower end on. A layout refuses one that is negative.
-    public var numbersOfRole: ClosedRange<UInt64>? { UInt64(exactly: lowerBound).map { $0...UInt64.max } ?? noNumbers }
-}
-
-extension Optional: RoleMark where Wrapped: RoleMark {
-    /// That of the value, if there is one.
-    public var markOfRole: Role? { flatMap(\.markOfRole) }
-}
-extension Optional: RoleNumbers where Wrapped: RoleNumbers {
-    /// Those of the value, if there is one.
-    public var numbersOfRole: ClosedRange<UInt64>? { flatMap(\.numbersOfRole) }
-}
-
-/// Stands for numbers that are negative or have more than 64 bits, so that who made them can be told of the role. No
-/// protocol has a range of this one number.
+/// Stands for numbers that are negative, or for none, so that the error can name the role. No protocol has a range of this one
+/// number.
 let noNumbers: ClosedRange<UInt64> = .max - 1 ... .max - 1

@@ -159,7 +159,7 @@ struct Roles: Sendable {
     }
 
     private func single(_ role: String, _ number: UInt32?, in slots: [Slot?]) throws(LayoutError) -> UInt32? {
-        try Roles.codes(role, number?.numbersOfRole, in: slots, otherThan: typeBits)?.lowerBound
+        try Roles.codes(role, number.map { UInt64($0)...UInt64($0) }, in: slots, otherThan: typeBits)?.lowerBound
     }
 
     /// The fields are at most 4 bytes wide, so what fits them fits a `UInt32`.
@@ -280,7 +280,7 @@ extension LayoutError {
     init(role: String, _ message: String) { self.init("role \(role)", message) }
 
     fileprivate static func badNumber(_ role: String) -> LayoutError {
-        LayoutError(role: role, "a number is negative or above 64 bits")
+        LayoutError(role: role, "its range of numbers is empty")
     }
 }
 
@@ -293,9 +293,10 @@ extension RoleList {
     /// Refuses numbers, of the type or of a named field, that two roles have.
     fileprivate func checkTypes(tellsPushes: Bool) throws(LayoutError) {
         let roles: [(name: String, role: Role?)] = [
-            ("ping", ping.markOfRole), ("pong", pong == ping ? nil : pong.markOfRole), ("cancel", cancel.markOfRole),
-            ("window", window.markOfRole), ("closing", closing.markOfRole), ("goAway", goAway), ("push", push),
-            ("part", part), ("requests", requests.markOfRole),
+            ("ping", ping.map(Role.type)), ("pong", pong == ping ? nil : pong.map(Role.type)),
+            ("cancel", cancel.map(Role.type)), ("window", window.map(Role.type)), ("closing", closing.map(Role.type)),
+            ("goAway", goAway), ("push", push), ("part", part),
+            ("requests", requests.map { Role(.type, .numbers($0)) }),
         ]
         for (index, second) in roles.enumerated() {
             for first in roles[..<index] where !RoleList.mayShare(first.name, second.name, tellsPushes) {

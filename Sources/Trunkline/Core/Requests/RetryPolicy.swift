@@ -11,6 +11,7 @@
 ///
 /// Whatever the policy, a request has one deadline, counted from the call, and once its caller has given it up it is
 /// never sent again. A request that was written once and is given up before it is written again has the fate `unknown`.
+@nonexhaustive
 public enum RetryPolicy: Sendable, Hashable {
     /// Never: a request belongs to the link that there is when it is made, also while it waits for its turn
     /// (`maximumInFlight`, `highWatermark`), or else to the next one.

@@ -1,4 +1,5 @@
 /// Why there is no TLS, or no more of it. In `TransportError.Code.tls(_:)`.
+@nonexhaustive
 public enum TLSFailure: Sendable, Hashable {
     /// No library that speaks TLS was found on this system. The message says what to install.
     case libraryMissing

@@ -25,7 +25,7 @@ public func withTimeout<Value: Sendable>(
     _ operation: @escaping @Sendable () async throws -> Value
 ) async throws -> Value {
     guard timeout > .zero else {
-        throw ClientError(.timedOut, .notSent, "a timeout of \(timeout) leaves no time")
+        throw ClientError(.timedOut, .notSent, "timeout must be positive, not \(timeout)")
     }
     return try await withThrowingTaskGroup(of: Value?.self) { group in
         group.addTask { try await operation() }

@@ -1,0 +1,38 @@
+/// A request that goes out in pieces, as the server takes them, while its reply comes: see `Client.open`.
+///
+/// Pieces go out in the order of the calls, on the link of the request and with its serial, and share that link with the
+/// requests of others: have one call under way at a time, and pieces of some kilobytes, so that neither those nor memory
+/// suffer. When the reply has ended before the last piece was sent, the server is told so by a cancel frame.
+///
+/// The request is cancelled when this value, `responses` and all iterators have been destroyed before the end of the reply:
+/// see `ReplyStream`.
+public struct OpenRequest: Sendable {
+    /// The reply as it comes. It can be read while pieces are being sent.
+    public let responses: ReplyStream
+
+    /// Sends one more piece, with more to come: its frame is of kind `part`.
+    ///
+    /// Returns when the kernel has its last byte: this is how a slow server holds up an upload. Before the request has gone
+    /// out it waits for that.
+    ///
+    /// Cancelling the task takes the piece back if nothing of it is written, fate `notSent`; the request goes on all the
+    /// same. A piece that is half written goes out whole, fate `unknown`.
+    ///
+    /// - Throws: `closed` when the reply has ended: read it. What the reply ends with when it fails, `connectionLost` when
+    ///   its link is lost, `cancelled` when the request is given up. `invalidRequest` when the piece cannot be encoded, and
+    ///   in protocols that have no requests in pieces. The fate is that of this piece alone: `notSent` or `unknown`.
+    public func send(_ piece: Request) async throws(ClientError) {
+        try await responses.post(piece, isPart: true)
+    }
+
+    /// Sends the last piece. Otherwise as `send(_:)`.
+    ///
+    /// Where an empty frame ends a request, `finish()` will do. With `.standard` the last piece has type 0x403; those before
+    /// it have type 0x404, also where it is left at 0.
+    public func finish(_ piece: Request = Request()) async throws(ClientError) {
+        try await responses.post(piece)
+    }
+
+    /// Cancels the request at once, and ends `responses`. No effect after the end.
+    public func cancel() { responses.cancel() }
+}

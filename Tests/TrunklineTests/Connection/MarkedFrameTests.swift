@@ -1,0 +1,35 @@
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// Marks that codecs give to received frames, on frames to be sent.
+@Suite(.simulated, .timeLimit(.minutes(5)))
+struct MarkedFrameTests {
+    /// A frame that was received, and is passed on to another server as it is.
+    @Test func aMarkedFrameIsNotWritten() throws {
+        let network = SimulatedNetwork(seed: 1)
+        try network.runBlocking {
+            let server = try await network.serve(at: "db:7000", speaking: .standard) { _ in .echo }
+            let connection = network.connection(to: ["db:7000"], speaking: .standard)
+            var malformed = Frame(.request, type: 0x410)
+            malformed.markMalformed(.illegalLength)
+            var last = Frame(.request, type: 0x410)
+            last.markLinkEnding()
+            #expect(malformed.malformedReason == .illegalLength && !malformed.endsLink)
+            #expect(last.endsLink && last.malformedReason == nil)
+
+            for (frame, mark) in [(malformed, "malformedReason (illegalLength)"), (last, "endsLink")] {
+                let error = await #expect(throws: ClientError.self) { try await connection.write(frame) }
+                #expect(error?.code == .invalidRequest && error?.fate == .notSent)
+                #expect(error?.message == "the frame has the mark \(mark), which only received frames have")
+            }
+            #expect(await server.totalConnections == 0)
+
+            try await connection.write(Frame(.request, type: 0x410, serial: 50))
+            try await network.clock.sleep(for: .seconds(1))
+            #expect(await server.journal.requestCount == 1)
+            await connection.closeNow()
+            await server.stop()
+        }
+    }
+}
