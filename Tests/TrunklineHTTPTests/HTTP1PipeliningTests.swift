@@ -78,7 +78,10 @@ struct HTTP1PipeliningTests {
             for method in [.get, .head, .post] as [HTTP1Request.Method] {
                 await server.forget()
                 let close = try request(method, "/close", headers: ["connection": "foo, Close"])
-                let results = await client.send(all: [close, try request(.get, "/next")], options: CallOptions(retry: .never))
+                let results = await client.send(
+                    all: [close, try request(.get, "/next")],
+                    options: CallOptions(retry: .never)
+                )
                 for result in results { _ = try result.get() }
                 #expect(try HTTP1Response(results[1].get()).body == "/next")
                 #expect(await server.totalConnections == (method == .get ? 2 : 1))

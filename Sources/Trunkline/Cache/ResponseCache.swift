@@ -127,7 +127,9 @@ final class ResponseCache: Sendable {
     func end(_ request: CoalescedRequest, _ outcome: Outcome) -> Outcome {
         var response: Frame?
         // The callers get the same memory as the cache.
-        if case .success(let received) = outcome, codec._mayCache(received.frame) { response = received.frame.compacted }
+        if case .success(let received) = outcome, codec._mayCache(received.frame) {
+            response = received.frame.compacted
+        }
         let (kept, key, now) = (response, request.key.compacted, loop.now)
         _ = state.withLock { state -> [ResponseStore.Slot] in
             guard var loading = state.loading[key], let place = loading.firstIndex(where: { $0 === request }) else {

@@ -41,7 +41,11 @@ extension Client {
     }
 
     /// A link is gone, or drains: ends those that wait for it and not for the next one.
-    func endLinkbound(_ endpoint: Endpoint?, _ cause: any Error, where isMeant: (ResolvedOptions) -> Bool = { _ in true }) {
+    func endLinkbound(
+        _ endpoint: Endpoint?,
+        _ cause: any Error,
+        where isMeant: (ResolvedOptions) -> Bool = { _ in true }
+    ) {
         guard hasLinkbound else { return }
         let message = "the link was lost before the request was written"
         let error = ClientError(.connectionLost, .notSent, message, endpoint: endpoint, cause: cause)

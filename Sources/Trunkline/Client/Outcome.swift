@@ -18,7 +18,13 @@ extension Outcome {
 extension ClientError {
     static func malformed(_ frame: Frame, _ malformedReason: FrameError.Code) -> ClientError {
         let cause = FrameError(malformedReason, .reason(malformedReason, of: frame))
-        return ClientError(.protocolViolation, .answered, "the response is malformed", response: Response(frame), cause: cause)
+        return ClientError(
+            .protocolViolation,
+            .answered,
+            "the response is malformed",
+            response: Response(frame),
+            cause: cause
+        )
     }
 
     static func errorResponse(_ frame: Frame) -> ClientError {

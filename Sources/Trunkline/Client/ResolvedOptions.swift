@@ -55,7 +55,8 @@ struct TrackedCall: Sendable {
         case .connectionLost, .protocolViolation: return backoff
         // A call that does not wait for a link is not tried again for want of one.
         case .unavailable: return options.waitsForReady ? backoff : nil
-        case .cancelled, .timedOut, .closed, .rejected, .invalidRequest, .invalidResponse, .invalidArgument, .overloaded, .tlsFailed,
+        case .cancelled, .timedOut, .closed, .rejected, .invalidRequest, .invalidResponse, .invalidArgument,
+            .overloaded, .tlsFailed,
             .notCached:
             return nil
         }

@@ -13,12 +13,16 @@ public struct Handshaker: Sendable {
     /// Sends `request` and returns the server's response.
     ///
     /// A request that is given up here, by cancellation or for want of time, ends the attempt: a late answer could else
-    /// be taken for that of another request. `timeout` defaults to what is left for the
-    /// handshake, which no timeout exceeds.
+    /// be taken for that of another request. `timeout` defaults to what is left for the handshake, and none exceeds that.
     ///
     /// - Throws: `rejected`, `timedOut`, `cancelled`, `connectionLost`, `invalidRequest` or `closed`, as `Client.send`.
     public func send(_ request: Request, timeout: Timeout = .default) async throws(ClientError) -> Response {
-        try await connection.sendInHandshake(request.frame, session, timeout: timeout.duration(orByDefault: nil), expectsResponse: true).get()
+        try await connection.sendInHandshake(
+            request.frame,
+            session,
+            timeout: timeout.duration(orByDefault: nil),
+            expectsResponse: true
+        ).get()
     }
 
     /// Sends `requests` in order and returns their results, in the same order, when the last one has ended.

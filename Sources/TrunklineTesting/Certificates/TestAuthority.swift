@@ -50,7 +50,7 @@ public final class TestAuthority: Sendable {
     }
 
     /// An authority below this one.
-    package func intermediate(
+    public func intermediate(
         named name: String = "Trunkline test intermediate"
     ) throws(TransportError) -> TestAuthority {
         var request = CertificateRequest(subject: name)
@@ -105,7 +105,7 @@ public final class TestAuthority: Sendable {
 
 extension PEM {
     /// Writes the text to a new file at `path` that nobody else may read, for servers that want files.
-    package func write(toFile path: String) throws(TransportError) {
+    public func write(toFile path: String) throws(TransportError) {
         try createFile(at: path, with: Array(try load()))
     }
 }

@@ -10,7 +10,7 @@ extension LoopbackServer {
         /// What connections are secured with; `nil`, the default, for none.
         public var tls: TLS?
         /// Whether a delayed or held reply goes out although its request was cancelled meanwhile. Default false.
-        package var answersCancelled = false
+        public var answersCancelled = false
         /// Whether pings are answered, in protocols that answer them. Default true; see `answerPings(_:after:)`.
         package var answersPings = true
         /// How long after they came. Default none.

@@ -14,7 +14,7 @@ extension LoopbackServer {
         /// Who the server is.
         public var identity: TLSIdentity
         /// The oldest version to agree to. Default TLS 1.2.
-        package var minimumVersion = TLSVersion.tls12
+        public var minimumVersion = TLSVersion.tls12
         /// Who is believed about clients, which must show a certificate then; `nil`, the default, asks for none.
         public var clientRoots: PEM?
         /// Whether a connection begins with TLS. If not, the reaction `startTLS` begins it. Default true.

@@ -1,5 +1,6 @@
 /// How a name of a simulated network is answered when it is looked up in one of the two families.
-package enum NameAnswer: Sendable, Hashable {
+@nonexhaustive
+public enum NameAnswer: Sendable, Hashable {
     /// With what it resolves to, after the `resolutionDelay` of `NetworkConditions`.
     case usual
     /// With what it resolves to, after exactly this time.

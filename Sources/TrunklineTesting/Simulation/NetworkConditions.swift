@@ -5,9 +5,9 @@ public struct NetworkConditions: Sendable, Hashable {
     /// How long a packet travels, in one direction; drawn anew for each. Packets of a link never overtake each other.
     public var latency: ClosedRange<Duration> = .microseconds(50)...(.milliseconds(2))
     /// What establishing a link takes beyond the round trip.
-    package var connectDelay: ClosedRange<Duration> = .zero...(.zero)
+    public var connectDelay: ClosedRange<Duration> = .zero...(.zero)
     /// How long a name takes to resolve.
-    package var resolutionDelay: ClosedRange<Duration> = .microseconds(100)...(.milliseconds(5))
+    public var resolutionDelay: ClosedRange<Duration> = .microseconds(100)...(.milliseconds(5))
     /// Bytes per second, in each direction of each link; `nil` for no limit.
     public var bandwidth: Int?
     /// Bytes that a sender's kernel holds before it takes no more; at least 1.

@@ -19,7 +19,7 @@ extension SimulatedNetwork {
 /// Names that answer in their own time.
 extension SimulatedNetwork {
     /// How `name` is answered from now on, in each family.
-    package func setResolution(of name: String, ipv6: NameAnswer = .usual, ipv4: NameAnswer = .usual) {
+    public func setResolution(of name: String, ipv6: NameAnswer = .usual, ipv4: NameAnswer = .usual) {
         loop.confined {
             loop.network.names.setManner(ipv6, of: name, .ipv6)
             loop.network.names.setManner(ipv4, of: name, .ipv4)
@@ -57,7 +57,7 @@ extension SimulatedNetwork {
     }
 
     /// Answers connecting to `host` with "unreachable" from now on.
-    package func makeUnreachable(_ host: String) {
+    public func makeUnreachable(_ host: String) {
         setRefusal(TransportError(.unreachable, errno: 113, "no route to \(host)"), host)
     }
 

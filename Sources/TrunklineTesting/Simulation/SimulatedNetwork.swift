@@ -81,7 +81,7 @@ public final class SimulatedNetwork: Sendable {
     package var bytesDelivered: Int { loop.confined { loop.network.bytesDelivered } }
 
     /// A number that is the same whenever everything happened in the same way.
-    package var fingerprint: UInt64 { loop.confined { loop.network.trace.fingerprint } }
+    public var fingerprint: UInt64 { loop.confined { loop.network.trace.fingerprint } }
 
     /// Whether `trace` grows. Off until set.
     public var recordsTrace: Bool {

@@ -177,7 +177,10 @@ struct NginxTests {
     @Test func aServerThatClosesAfterAHundredRequestsLosesNone() async throws {
         try await withServer({ $0.requests.maximumInFlight = 1 }) { _, client in
             // No more of them: one after the other, they were out of time on a busy machine.
-            let results = await client.send(all: try (0..<2000).map { try number($0, at: "/few") }, options: CallOptions(retry: .never))
+            let results = await client.send(
+                all: try (0..<2000).map { try number($0, at: "/few") },
+                options: CallOptions(retry: .never)
+            )
             for (index, result) in results.enumerated() { #expect(try text(result) == "\(index)") }
             let statistics = await client.statistics
             #expect(statistics.connection.links == 21 || statistics.connection.links == 20)
@@ -204,7 +207,12 @@ struct NginxTests {
             for round in 0..<5 {
                 async let results = client.send(
                     all: try (0..<2000).map { try number($0) },
-                    options: CallOptions(retry: .idempotent(attempts: 100, backoff: Backoff(base: .milliseconds(5), cap: .milliseconds(50))))
+                    options: CallOptions(
+                        retry: .idempotent(
+                            attempts: 100,
+                            backoff: Backoff(base: .milliseconds(5), cap: .milliseconds(50))
+                        )
+                    )
                 )
                 if round % 2 == 0 { try await Task.sleep(for: .milliseconds(3 * round)) }
                 await server.kill()

@@ -41,7 +41,10 @@ struct SecuredRedisTests {
 
             // The server drops the connection of this very command.
             _ = try? await client.send(Command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no"))
-            #expect(try await client.send(Command("GET", "counter"), options: CallOptions(retry: .idempotent())) == .string("20000"))
+            #expect(
+                try await client.send(Command("GET", "counter"), options: CallOptions(retry: .idempotent()))
+                    == .string("20000")
+            )
             #expect(await client.tlsSession?.isResumed == true)
             #expect(await client.statistics.connection.links == 2)
         }

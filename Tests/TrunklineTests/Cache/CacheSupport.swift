@@ -15,7 +15,12 @@ extension Client {
         do throws(ClientError) {
             let request = ask(body)
             return .success(
-                try await send(request, cache: policy, timeout: timeout, options: CallOptions(retry: retry, waitsForReady: waitsForReady))
+                try await send(
+                    request,
+                    cache: policy,
+                    timeout: timeout,
+                    options: CallOptions(retry: retry, waitsForReady: waitsForReady)
+                )
             )
         } catch {
             return .failure(error)

@@ -282,7 +282,11 @@ struct ClientLoopbackTests {
     @Test func whoRacesWithTheCloseOfAConnectionEnds() async throws {
         try await withServer(speaking: .standard) { server in
             for round in 0..<300 {
-                let connection = Connection(to: server.endpoint, speaking: .standard, options: ConnectionOptions(quickOptions()))
+                let connection = Connection(
+                    to: server.endpoint,
+                    speaking: .standard,
+                    options: ConnectionOptions(quickOptions())
+                )
                 async let frame = frames(of: connection, 1)
                 async let write: Void? = try? connection.write(Frame(.request, type: 0x410, serial: 1))
                 async let close: Void = connection.close()

@@ -141,7 +141,9 @@ extension StateWorld {
         switch operation {
         case .send: return try await outcome { () throws(ClientError) in _ = try await client.send(ask("x")) }
         case .sendOnce:
-            return try await outcome { () throws(ClientError) in _ = try await client.send(ask("x"), options: CallOptions(retry: .never)) }
+            return try await outcome { () throws(ClientError) in
+                _ = try await client.send(ask("x"), options: CallOptions(retry: .never))
+            }
         case .sendNow:
             return try await outcome { () throws(ClientError) in
                 _ = try await client.send(ask("x"), options: CallOptions(waitsForReady: false))

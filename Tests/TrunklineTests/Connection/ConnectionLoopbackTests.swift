@@ -175,12 +175,17 @@ struct ConnectionLoopbackTests {
     @Test func whoeverUsesAConnectionWhileItClosesIsTold() async throws {
         try await withServer(speaking: .standard) { server in
             for _ in 0..<200 {
-                let connection = Connection(to: server.endpoint, speaking: .standard, options: ConnectionOptions(quickOptions()))
+                let connection = Connection(
+                    to: server.endpoint,
+                    speaking: .standard,
+                    options: ConnectionOptions(quickOptions())
+                )
                 try await connection.write(Frame(.request, type: 0x410, serial: 1))
                 await withTaskGroup(of: Void.self) { group in
                     for _ in 0..<2 {
                         group.addTask {
-                            guard let frames = try? connection.frames else { return }  // there is one consumer at a time
+                            // There is one consumer at a time.
+                            guard let frames = try? connection.frames else { return }
                             for await _ in frames {}
                         }
                         group.addTask {

@@ -46,9 +46,13 @@ struct TimeoutTests {
 
     @Test func everyFormOfCallTakesThem() throws {
         let two = CallOptions(timeout: .seconds(2))
-        try expectTimeout(after: .seconds(2)) { _ = try await $0.send(all: [ask("a"), ask("b")], options: two)[1].get() }
+        try expectTimeout(after: .seconds(2)) {
+            _ = try await $0.send(all: [ask("a"), ask("b")], options: two)[1].get()
+        }
         try expectTimeout(after: .seconds(2)) { _ = try await $0.start(ask("a"), options: two).value }
-        try expectTimeout(after: .seconds(2)) { _ = try await $0.send(ask("a"), cache: .reloadIgnoringCache, options: two) }
+        try expectTimeout(after: .seconds(2)) {
+            _ = try await $0.send(ask("a"), cache: .reloadIgnoringCache, options: two)
+        }
         try expectTimeout(after: .seconds(1)) { _ = try await $0.subscribe(ask("a"), timeout: .seconds(1)) }
     }
 

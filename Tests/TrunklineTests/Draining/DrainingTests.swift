@@ -140,7 +140,8 @@ struct DrainingTests {
         try simulateTwo { network, first, second, client in
             try await client.connect()
             let kept = [
-                client.start(ask("slow"), options: CallOptions(retry: .never)), client.start(ask("slow"), options: CallOptions(waitsForReady: false)),
+                client.start(ask("slow"), options: CallOptions(retry: .never)),
+                client.start(ask("slow"), options: CallOptions(waitsForReady: false)),
             ]
             _ = try await first.waitForRequest { $0.body == "slow" }
             try await client.switchEndpoint(to: second.endpoint)

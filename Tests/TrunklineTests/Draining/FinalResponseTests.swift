@@ -226,7 +226,9 @@ struct FinalResponseTests {
             var handles: [PendingRequest] = []
             for index in 0..<300 {
                 let padding = String(repeating: "x", count: index % 50 == 7 ? 200_000 : index % 7)
-                handles.append(client.start(ask("\(index)\(padding)"), options: CallOptions(retry: .idempotent(attempts: 50))))
+                handles.append(
+                    client.start(ask("\(index)\(padding)"), options: CallOptions(retry: .idempotent(attempts: 50)))
+                )
                 if index % 5 == Int(seed % 5) { handles[index / 2].cancel() }
                 if index % 40 == 39 { try await network.clock.sleep(for: .microseconds(50 * Int64(seed))) }
                 if index % 90 == 60 { network.reset("a") }

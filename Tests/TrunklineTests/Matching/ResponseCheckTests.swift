@@ -69,7 +69,10 @@ struct ResponseCheckTests {
             }
             #expect(streamed?.code == .protocolViolation)
             let retried = await failure { () throws(ClientError) in
-                try await client.send(request("type"), options: CallOptions(retry: .idempotent(attempts: 2), waitsForReady: false))
+                try await client.send(
+                    request("type"),
+                    options: CallOptions(retry: .idempotent(attempts: 2), waitsForReady: false)
+                )
             }
             #expect(retried?.code == .protocolViolation)
             let cached = await failure { () throws(ClientError) in

@@ -50,13 +50,19 @@ struct QueueingTests {
             let began = service.now
             var errors: [ClientError?] = []
             errors.append(
-                await failure { () throws(ClientError) in try await client.send(ask("a"), options: CallOptions(waitsForReady: false)) }
+                await failure { () throws(ClientError) in
+                    try await client.send(ask("a"), options: CallOptions(waitsForReady: false))
+                }
             )
             errors.append(
-                await failure { () throws(ClientError) in try await client.post(ask("b"), options: CallOptions(waitsForReady: false)) }
+                await failure { () throws(ClientError) in
+                    try await client.post(ask("b"), options: CallOptions(waitsForReady: false))
+                }
             )
             errors.append(await failure(of: client.start(ask("c"), options: CallOptions(waitsForReady: false))))
-            errors += await client.send(all: [ask("d"), ask("e")], options: CallOptions(waitsForReady: false)).map(\.error)
+            errors += await client.send(all: [ask("d"), ask("e")], options: CallOptions(waitsForReady: false)).map(
+                \.error
+            )
             // Not even for another try: it would have to wait for the link then.
             errors.append(
                 await failure { () throws(ClientError) in

@@ -61,7 +61,9 @@ struct RetryTests {
     @Test(arguments: [RetryPolicy.never, .ifUnsent, .idempotent(attempts: 1), .idempotent(attempts: -1)])
     func othersFailWithTheirLink(_ policy: RetryPolicy) throws {
         try simulate(handler: resetting(1)) { service, client in
-            let error = await failure { () throws(ClientError) in try await client.send(ask("a"), options: CallOptions(retry: policy)) }
+            let error = await failure { () throws(ClientError) in
+                try await client.send(ask("a"), options: CallOptions(retry: policy))
+            }
             #expect(error?.code == .connectionLost)
             #expect(error?.fate == .unknown)
             try await expectEcho("b", by: client)
@@ -175,7 +177,11 @@ struct RetryTests {
         let long = Backoff(base: .seconds(5), cap: .seconds(5))
         try simulate(seed: 3, handler: resetting(1)) { service, client in
             let handle = client.start(ask("a"), options: CallOptions(retry: .idempotent(attempts: 2, backoff: long)))
-            let other = client.start(ask("b"), timeout: .seconds(600), options: CallOptions(retry: .idempotent(attempts: 2, backoff: long)))
+            let other = client.start(
+                ask("b"),
+                timeout: .seconds(600),
+                options: CallOptions(retry: .idempotent(attempts: 2, backoff: long))
+            )
             try await service.server.waitForRequests(1)
             try await service.pass(.milliseconds(20))
             #expect(handle.state == .queued)
@@ -224,7 +230,11 @@ struct RetryTests {
         try simulate(options: options, handler: { _ in .noReply }) { service, client in
             try await client.connect()
             let requests = (0..<10).map { ask($0) }
-            async let results = client.send(all: requests, timeout: .seconds(30), options: CallOptions(retry: .idempotent(attempts: 2)))
+            async let results = client.send(
+                all: requests,
+                timeout: .seconds(30),
+                options: CallOptions(retry: .idempotent(attempts: 2))
+            )
             try await service.server.waitForRequests(10)
             service.network.reset("db")
             try await service.server.waitForRequests(13)

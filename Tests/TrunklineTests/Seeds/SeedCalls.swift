@@ -49,7 +49,9 @@ struct SeedCalls: Sendable {
             outcomes = [Outcome(body: body, result: await result { () throws(ClientError) in try await handle.value })]
         case 5:
             let task = Task(executorPreference: world.network.executor) {
-                await result { () throws(ClientError) in try await client.send(ask(body), options: CallOptions(retry: retry)) }
+                await result { () throws(ClientError) in
+                    try await client.send(ask(body), options: CallOptions(retry: retry))
+                }
             }
             if number % 2 == 0 { try? await world.pass(delay) }
             task.cancel()

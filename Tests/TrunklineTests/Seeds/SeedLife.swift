@@ -113,7 +113,11 @@ struct SeedLife {
             // deadlines of its requests judges such a link.
             let timeout = min(left, SeedPlan.requestTimeout)
             do throws(ClientError) {
-                let reply = try await client.send(ask(Bytes("\(body), \(number)")), timeout: .after(timeout), options: CallOptions(retry: .never))
+                let reply = try await client.send(
+                    ask(Bytes("\(body), \(number)")),
+                    timeout: .after(timeout),
+                    options: CallOptions(retry: .never)
+                )
                 if reply.body != Bytes("\(body), \(number)") { world.violated("\(body) was answered by \(reply)") }
                 return world.note("\(body) was answered after \(world.now - began)")
             } catch {

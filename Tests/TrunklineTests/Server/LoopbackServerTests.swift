@@ -119,7 +119,11 @@ struct LoopbackServerTests {
     @Test func bytesThatAreNoFrameCloseTheirConnectionAlone() async throws {
         try await withServerAndClient(speaking: strictLayout) { server, client in
             _ = try await client.send(Request(type: 7))
-            let vandal = Connection(to: server.endpoint, speaking: RawCodec(), options: ConnectionOptions(quickOptions()))
+            let vandal = Connection(
+                to: server.endpoint,
+                speaking: RawCodec(),
+                options: ConnectionOptions(quickOptions())
+            )
             try await vandal.write(Frame(.request, body: "this is no frame"))
             let journal = try await server.wait(within: patience) { $0.malformedCount == 1 && $0.connectionCount == 1 }
             #expect(journal.lastMalformation?.code == .unexpectedBytes)

@@ -66,7 +66,11 @@ struct ServerLoadLoopbackTests {
         let options = LoopbackServer.Options { $0.maximumUnsent = 1_000_000 }
         let handler: LoopbackServer.Handler = { _ in .reply(Bytes([UInt8](repeating: 1, count: 1_000_000))) }
         try await withServer(speaking: .standard, options: options, handler: handler) { server in
-            let connection = Connection(to: server.endpoint, speaking: .standard, options: ConnectionOptions(quickOptions()))
+            let connection = Connection(
+                to: server.endpoint,
+                speaking: .standard,
+                options: ConnectionOptions(quickOptions())
+            )
             for serial in 1...20 {
                 try? await connection.write(Frame(.request, type: 0x410, serial: SerialNumber(serial)))
             }
@@ -81,7 +85,11 @@ struct ServerLoadLoopbackTests {
         var generator = Generator(state: seed)
         try await withServer(speaking: seed % 2 == 0 ? .standard : strictLayout) { server in
             for round in 1...10 {
-                let vandal = Connection(to: server.endpoint, speaking: RawCodec(), options: ConnectionOptions(quickOptions()))
+                let vandal = Connection(
+                    to: server.endpoint,
+                    speaking: RawCodec(),
+                    options: ConnectionOptions(quickOptions())
+                )
                 let bytes = (0..<Int.random(in: 1...2000, using: &generator)).map { _ in
                     UInt8.random(in: 0...(round % 2 == 0 ? 3 : 255), using: &generator)
                 }

@@ -102,7 +102,10 @@ struct ReassemblyTests {
         let handler: LoopbackServer.Handler = { _ in .parts(["12345678"], then: .after(.seconds(1), .reply("!"))) }
         try simulate(speaking: PartsCodec.standard, options: options, handler: handler) { service, client in
             for round in 1...3 {
-                let results = await client.send(all: [ask("a"), ask("b"), ask("c")], options: CallOptions(retry: .idempotent()))
+                let results = await client.send(
+                    all: [ask("a"), ask("b"), ask("c")],
+                    options: CallOptions(retry: .idempotent())
+                )
                 #expect(results.map { try? $0.get().body } == ["12345678!", "12345678!", nil])
                 #expect(results.last?.failure?.code == .overloaded && results.last?.failure?.fate == .unknown)
                 #expect(await service.server.journal.cancelCount == round)

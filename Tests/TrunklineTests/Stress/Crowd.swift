@@ -116,7 +116,8 @@ final class Crowd: Sendable {
         let body = Self.body(number)
         do throws(ClientError) {
             let request = Request(type: 0x410, body: body)
-            return try await client.send(request, timeout: timeout, options: CallOptions(retry: policy)).body == body ? .success : .crossed
+            return try await client.send(request, timeout: timeout, options: CallOptions(retry: policy)).body == body
+                ? .success : .crossed
         } catch {
             return .failure(error.code, error.fate)
         }

@@ -65,7 +65,10 @@ extension HeavyTests {
                         note(number, .failure(error))
                     }
                 case 2:  // hardly any time
-                    note(number, await client.result(number, .after(.microseconds(Int.random(in: 1...2000, using: &random)))))
+                    note(
+                        number,
+                        await client.result(number, .after(.microseconds(Int.random(in: 1...2000, using: &random))))
+                    )
                 case 3, 4:
                     let batch = number..<min(number + 20, numbers.upperBound)
                     next = batch.upperBound

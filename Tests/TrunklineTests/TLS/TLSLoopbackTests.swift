@@ -262,7 +262,10 @@ extension TransportError {
         if isRight {
             #expect(try await pair.client.send(Request(type: 0x410, body: "x")).body == "x")
             await pair.server.disconnectAll()
-            let reply = try await pair.client.send(Request(type: 0x410, body: "y"), options: CallOptions(retry: .idempotent()))
+            let reply = try await pair.client.send(
+                Request(type: 0x410, body: "y"),
+                options: CallOptions(retry: .idempotent())
+            )
             #expect(reply.body == "y")
             #expect(await pair.server.journal.resumptionCount == 1)
         } else {

@@ -57,7 +57,12 @@ struct WriteCompletionTests {
             }
             let endpoint = Endpoint.host("db", port: 7000).secured()
             let client = Client(to: endpoint, speaking: .standard, options: options, on: network.loops)
-            let connection = Connection(to: [endpoint], speaking: .standard, options: ConnectionOptions(options), on: network.loops)
+            let connection = Connection(
+                to: [endpoint],
+                speaking: .standard,
+                options: ConnectionOptions(options),
+                on: network.loops
+            )
             try await client.connect()
             await server.peers[0].wait { $0.events.contains("connected") }
             await server.peers[0].setReading(false)
