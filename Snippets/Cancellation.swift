@@ -10,7 +10,7 @@ let server = try await LoopbackServer.start(speaking: .standard) { request in
 let client = Client(to: server.endpoint, speaking: .standard)
 
 /// How a request ended.
-func outcome(of pending: PendingRequest) async -> String {
+func outcome(of pending: PendingRequest<Response>) async -> String {
     do {
         return "answered: \(String(try await pending.value.body))"
     } catch {

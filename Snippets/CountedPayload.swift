@@ -18,6 +18,7 @@ let codec = CountedPayloadCodec(payloadEnd: "\r\n", maximumFrameSize: 1024 * 102
 
 /// Stores a value.
 struct Store: TypedRequest {
+    static let type: UInt32 = 0
     let key: Bytes
     let value: Bytes
     func encode() -> Bytes { value }

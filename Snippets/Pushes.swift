@@ -15,7 +15,7 @@ let everything = client.pushes()
 let latest = client.pushes(ofType: 0x2, buffering: PushBuffering(maximumCount: 3, overflow: .dropOldest))
 let earliest = client.pushes(ofType: 0x2, buffering: PushBuffering(maximumCount: 3, overflow: .dropNewest))
 let untilFull = client.pushes(ofType: 0x2, buffering: PushBuffering(maximumCount: 3, overflow: .finish))
-let others = client.pushes(ofTypes: 0x3...0x400)
+let others = client.pushes(where: { (0x3...0x400).contains($0.type) })
 let even = client.pushes(where: { Int(String($0.body))?.isMultiple(of: 2) == true })
 let ones = client.pushes(forKey: "1")
 

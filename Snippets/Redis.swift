@@ -78,6 +78,7 @@ enum RESPValue: Sendable, Hashable {
 
 /// A command and its arguments: `client.send(Command("SET", "key", "value"))` returns a `RESPValue`.
 struct Command: TypedRequest {
+    static let type: UInt32 = 0
     let parts: [Bytes]
 
     init(_ parts: Bytes...) { self.parts = parts }

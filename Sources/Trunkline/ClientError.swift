@@ -11,19 +11,18 @@ public struct ClientError: Error, Sendable {
         case connectionLost
         /// No server could be reached.
         case unavailable
-        /// The client was closed by us.
+        /// The client was closed by us. Of a piece of an `OpenRequest` also: its reply has ended.
         case closed
         /// The server answered with an error: see `response`.
         case rejected
         /// The server broke the protocol. The link is replaced, unless only the one response is malformed (fate
         /// `answered`).
         case protocolViolation
-        /// The request cannot be encoded, or not be sent in the way the caller asked. Fate `notSent`.
+        /// The request cannot be encoded, or cannot be sent as asked; of a `Connection`, `frames` has a consumer. Fate `notSent`.
         case invalidRequest
         /// The response cannot be decoded: `TypedRequest.decode` threw `cause`. Fate `answered`; it is in `response`.
         case invalidResponse
-        /// An argument has no meaning here: an endpoint that the client does not have, a field that the layout does not declare.
-        /// Fate `notSent`.
+        /// An invalid argument: an unknown endpoint, a field that the layout does not declare. Fate `notSent`.
         case invalidArgument
         /// A limit of this client is reached.
         case overloaded
@@ -110,7 +109,7 @@ public struct ClientError: Error, Sendable {
     public var fate: Fate { storage.content.fate }
     /// What happened, for people: one line, in which control and format characters are escaped.
     public var message: String { storage.content.message }
-    /// The server it happened with; `nil` where there was none.
+    /// The server it happened with; `nil` where there was none, and for what a response says.
     public var endpoint: Endpoint? { storage.content.endpoint }
     /// The latest failed attempts to connect since the last link, oldest first, at most eight.
     public var attempts: [Attempt] { storage.content.attempts }

@@ -27,7 +27,7 @@ public struct ClientOptions: Sendable {
     public init() {}
 
     /// The defaults but for what `change` changes.
-    public init(_ change: (inout ClientOptions) -> Void) { change(&self) }
+    public init(_ change: (inout ClientOptions) throws -> Void) rethrows { try change(&self) }
 }
 
 extension ClientOptions {
@@ -121,8 +121,9 @@ extension ClientOptions {
     /// that would have come next. So callers who ask again as soon as they are told `unavailable` are no storm; they
     /// learn that there is (still) no server at the pace of the policy, or meet their own deadline.
     public struct Reconnecting: Sendable {
-        /// Whether to try again, and when. Default: `Backoff()`, exponential with full jitter.
-        public var policy: any ReconnectPolicy = Backoff()
+        /// Whether to try again, and when; `nil` for never: a link that failed or was lost is not replaced, and the next
+        /// request connects anew. Default: `Backoff()`, exponential with full jitter.
+        public var policy: (any ReconnectPolicy)? = Backoff()
         /// After how many failed attempts in a row callers who wait are told `unavailable`; `nil`, the default, for
         /// never: they wait until their own deadline. At least 1. An attempt whose link ended without any work counts,
         /// too.
@@ -153,7 +154,8 @@ extension ClientOptions {
         /// Logs in, negotiates, identifies: runs on every new link before any other traffic, on no actor. Default none.
         ///
         /// What it throws ends the attempt: `HandshakeRefusal` says whether for good; any other error is taken for a
-        /// failure that time may mend, unless it is `invalidRequest`, which is a mistake of the closure's own. Requests that callers make meanwhile wait and go out after it, in order.
+        /// failure that time may mend, unless it is `invalidRequest`, `invalidResponse` or `invalidArgument`, which are mistakes of the
+        /// closure's own. Requests that callers make meanwhile wait and go out after it, in order.
         public var perform: (@Sendable (Handshaker) async throws -> Void)?
         /// Restores what the server knew of us, after `perform`, given the requests of `Client.subscribe(_:timeout:)` in their
         /// order. Those of `Client.subscribe(posting:timeout:)` have been written by then.

@@ -47,7 +47,7 @@ public final class HTTPGateway: Sendable {
         public init() {}
 
         /// The defaults with changes.
-        public init(_ change: (inout Options) -> Void) { change(&self) }
+        public init(_ change: (inout Options) throws -> Void) rethrows { try change(&self) }
     }
 
     /// Counts since the gateway was made.

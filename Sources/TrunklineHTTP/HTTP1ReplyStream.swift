@@ -12,27 +12,26 @@ public import Trunkline
 /// cancellation, or the link is left behind with it where nothing may follow the request
 /// (`PipeliningCodec.mayPipeline(behind:)`).
 public struct HTTP1ReplyStream: AsyncSequence, Sendable {
-    /// The head, content, or trailers.
-    public typealias Element = HTTP1Part
-    /// What `send` throws.
-    public typealias Failure = ClientError
-
-    let reply: ReplyStream
+    let reply: ReplyStream<Response>
 
     /// Reads `reply`, the response to an `HTTP1Request`.
-    public init(_ reply: ReplyStream) { self.reply = reply }
+    public init(_ reply: ReplyStream<Response>) { self.reply = reply }
 
     /// Gives the request up at once. Without effect after the end.
     public func cancel() { reply.cancel() }
 
     /// Takes elements off a stream.
     public struct AsyncIterator: AsyncIteratorProtocol {
-        let reply: ReplyStream
+        let reply: ReplyStream<Response>
         /// `nil` once the reply turned out to be no HTTP.
-        var frames: ReplyStream.AsyncIterator?
+        var frames: ReplyStream<Response>.AsyncIterator?
         var isFirst = true
         /// Of the last frame that was taken: what is next is at the end.
         var rest: [HTTP1Part] = []
+
+        // Beside the other, as that of the standard library leaves the caller's actor.
+        /// The next element; `nil` at the end. Throws once, and is at its end then.
+        public mutating func next() async throws(ClientError) -> HTTP1Part? { try await next(isolation: #isolation) }
 
         /// The next element; `nil` at the end. Throws once, and is at its end then.
         public mutating func next(isolation actor: isolated (any Actor)?) async throws(ClientError) -> HTTP1Part? {
@@ -99,7 +98,7 @@ extension Client {
         partTimeout: Timeout = .default,
         options: CallOptions = CallOptions(),
         buffering: ReplyBuffering = ReplyBuffering()
-    ) throws(ClientError) -> TypedReplyStream<HTTP1Request> {
+    ) throws(ClientError) -> ReplyStream<HTTP1Response> {
         fatalError("unavailable")
     }
 }

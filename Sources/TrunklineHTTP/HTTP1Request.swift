@@ -127,6 +127,9 @@ public struct HTTP1Request: Sendable, Hashable {
 }
 
 extension HTTP1Request: TypedRequest {
+    /// That of the method takes its place.
+    public static var type: UInt32 { 0 }
+
     /// The message.
     ///
     /// - Throws: What `frame()` throws.

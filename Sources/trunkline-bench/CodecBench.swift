@@ -42,9 +42,9 @@ struct CodecBench {
         ]
         + ((try? FrameLayout.extended).map { [Format(name: "extended", codec: $0)] } ?? [])
         + [
-            Format(name: "delimited", codec: .delimited(by: "\r\n", maximumFrameSize: 1 << 20)),
-            Format(name: "length-prefixed", codec: .lengthPrefixed(UInt32.self)),
-            Format(name: "… with a serial", codec: .lengthPrefixed(.varint).serial(at: 0, UInt32.self)),
+            Format(name: "delimited", codec: DelimitedCodec(delimiter: "\r\n", maximumFrameSize: 1 << 20)),
+            Format(name: "length-prefixed", codec: LengthPrefixedCodec(UInt32.self)),
+            Format(name: "… with a serial", codec: LengthPrefixedCodec(.varint).serial(at: 0, UInt32.self)),
             Format(name: "HTTP/1.1", codec: HTTP1Codec(host: "bench")) { kind, _, body in
                 try kind == .response ? HTTP1Response(body: body).frame() : HTTP1Request(.post, "/", body: body).frame()
             },
@@ -79,7 +79,7 @@ struct CodecBench {
             }
             for checksum in Self.checksums {
                 guard let speed = compute(checksum) else { continue }
-                table.checksums[checksum.description, default: []].append(speed)
+                table.checksums[checksum.name, default: []].append(speed)
             }
         }
         return table.text
@@ -205,9 +205,9 @@ struct CodecTable {
         }
         lines.append(aligned(["checksum", "64 KiB", "", "GB/s"], Self.widths))
         for checksum in CodecBench.checksums {
-            let speeds = checksums[checksum.description] ?? []
+            let speeds = checksums[checksum.name] ?? []
             let speed = speeds.isEmpty ? "n/a" : decimal(median(speeds.map(\.gigabytesPerSecond)), places: 2)
-            lines.append(aligned([checksum.description, "", "", speed], Self.widths))
+            lines.append(aligned([checksum.name, "", "", speed], Self.widths))
         }
         let ratios = CodecBench.bodySizes.flatMap { size in
             [decoding, encoding].map { ratio($0[size] ?? [:], CodecBench.standard) }

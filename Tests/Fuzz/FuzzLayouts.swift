@@ -36,7 +36,7 @@ enum FuzzLayouts {
         FuzzProtocol(
             FrameLayout {
                 Field.type(UInt8.self)
-                Field.length(.varint, counting: .rest)
+                Field.varintLength(counting: .rest)
                 Field.serial(UInt16.self)
                 Field.body
                 Field.checksum(.fletcher16, over: .body)
@@ -68,7 +68,7 @@ enum FuzzLayouts {
     static func built(from input: inout FuzzInput) -> FuzzProtocol? {
         let request = fields(from: &input)
         let response = input.next() & 3 == 0 ? fields(from: &input) : request
-        guard let layout = try? FrameLayout(validatingRequest: request, response: response) else { return nil }
+        guard let layout = try? FrameLayout(validating: request, response: response) else { return nil }
         let (given, isReversible) = FuzzRoles.given(to: layout, by: &input)
         // Marks of the named fields, which the sender sets.
         var result = FuzzProtocol(given, marked: ["a", "b"])
@@ -89,7 +89,7 @@ enum FuzzLayouts {
         let counts = [LengthCount.body, .rest, .wholeFrame, .body.plus(4), .rest.plus(-3), .wholeFrame.plus(1)]
         let (choice, width, order) = (input.below(counts.count), input.below(10), order(from: &input))
         let count = counts[choice]
-        return width == 9 ? .length(.varint, counting: count) : .length(width: width, counting: count, order: order)
+        return width == 9 ? .varintLength(counting: count) : .length(width: width, counting: count, order: order)
     }
 
     private static func field(from input: inout FuzzInput) -> Field {

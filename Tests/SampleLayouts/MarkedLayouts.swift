@@ -33,7 +33,7 @@ package enum MarkedLayouts {
     /// Bits of the type, behind a length that is as wide as it needs to be.
     package static let typeBits: FrameLayout = {
         var layout = FrameLayout {
-            Field.length(.varint, counting: .wholeFrame)
+            Field.varintLength(counting: .wholeFrame)
             Field.type(UInt16.self)
             Field.serial(width: 3)
             Field.integer("wait", UInt32.self)
@@ -64,7 +64,7 @@ package enum MarkedLayouts {
         ]
         var layout = FrameLayout {
             Field.constant([0xAB])
-            Field.length(.varint, counting: .rest, order: .bigEndian)
+            Field.varintLength(counting: .rest, order: .bigEndian)
             Field.kind(UInt16.self, numbers, order: .littleEndian)
             Field.type(UInt8.self)
             Field.serial(UInt32.self)
@@ -124,7 +124,7 @@ package enum MarkedLayouts {
         var layout = FrameLayout {
             Field.type(UInt8.self)
             Field.integer("left", UInt16.self)
-            Field.length(.varint, counting: .body)
+            Field.varintLength(counting: .body)
             Field.body(sizes: 2...)
         }
         .roles(push: .bit(7), part: .field("left", 1...), goAway: 2, failure: .bit(6), requests: 0x10...0x1F)

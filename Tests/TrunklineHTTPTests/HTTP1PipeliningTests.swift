@@ -35,7 +35,7 @@ struct HTTP1PipeliningTests {
         try await server.received.map { try HTTP1Request($0).target }
     }
 
-    private func expect(_ target: String, of handle: PendingRequest) async throws {
+    private func expect(_ target: String, of handle: PendingRequest<Response>) async throws {
         let response = try HTTP1Response(try await handle.value)
         #expect(String(response.body) == target)
     }

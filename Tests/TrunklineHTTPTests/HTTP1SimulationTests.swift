@@ -35,7 +35,7 @@ struct HTTP1SimulationTests {
         (try? response.frame()).map { .reply($0) } ?? .reset
     }
 
-    private func get(_ target: String, by client: Client, retry: RetryPolicy? = nil) async throws -> String {
+    private func get(_ target: String, by client: Client, retry: RetryPolicy = .default) async throws -> String {
         String(try await client.send(HTTP1Request(.get, target), options: CallOptions(retry: retry)).body)
     }
 

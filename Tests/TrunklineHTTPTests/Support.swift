@@ -68,7 +68,7 @@ func failure<Value>(
 
 /// The error of a request that has failed; a success is an issue.
 func failure(
-    of handle: PendingRequest,
+    of handle: PendingRequest<Response>,
     sourceLocation: SourceLocation = #_sourceLocation
 ) async -> ClientError? {
     await failure({ () throws(ClientError) in try await handle.value }, sourceLocation: sourceLocation)

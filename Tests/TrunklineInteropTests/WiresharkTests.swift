@@ -68,7 +68,7 @@ struct WiresharkTests {
     func tsharkFollowsLengthsOfVaryingWidthAndMarks() async throws {
         let layout = FrameLayout {
             Field.kind(UInt8.self, [.request: 0, .response: 1, .push: 2])
-            Field.length(.varint, counting: .rest)
+            Field.varintLength(counting: .rest)
             Field.integer("flags", UInt16.self, order: .littleEndian)
             Field.bytes("token", 2)
             Field.body

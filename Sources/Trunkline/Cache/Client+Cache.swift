@@ -33,7 +33,7 @@ extension Client {
         timeout: Timeout = .default,
         options: CallOptions = CallOptions()
     ) async throws(ClientError) -> Response {
-        try await outcome(of: request, policy, timeout, options, retry: nil).get()
+        try await outcome(of: request, policy, timeout, options, retry: .default).get()
     }
 
     /// Returns the cached response to `request` as the request reads it, or sends it and returns the server's, as `policy`
@@ -66,9 +66,6 @@ extension Client {
     /// `removeCachedResponses()`.
     public nonisolated func removeCachedResponse(for key: CacheKey) { responseCache.remove(key) }
 
-    /// Forgets the cached response to `request`, if it has no key of its own. As `removeCachedResponses()`.
-    public nonisolated func removeCachedResponse(for request: Request) { responseCache.remove(CacheKey(request)) }
-
     /// What came of calls with a `CachePolicy`, since the client was made. Each that was taken on is counted as one of `hits`,
     /// `misses` and `shares`.
     public struct CacheStatistics: Sendable, Hashable {
@@ -95,7 +92,7 @@ extension Client {
         _ policy: CachePolicy,
         _ timeout: Timeout,
         _ callOptions: CallOptions,
-        retry: RetryPolicy?
+        retry: RetryPolicy
     ) async -> Outcome {
         if Task.isCancelled { return .failure(.cancelledUnsent) }
         let options: ResolvedOptions

@@ -16,19 +16,19 @@ public struct Timeout: Sendable, Hashable {
     /// options for calls of this form, which the call's documentation names.
     public static let `default` = Timeout(limit: .byOptions)
 
-    /// The call may take any time. It still ends when its task is cancelled, or the client is closed.
+    /// The call has no deadline. It still ends when its task is cancelled, or the client is closed.
     public static let never = Timeout(limit: .never)
 
     /// `duration`, counted from the call. At zero or below the call fails at once, `timedOut`, fate `notSent`.
     public static func after(_ duration: Duration) -> Timeout { Timeout(limit: .after(duration)) }
 
-    /// So many seconds, counted from the call.
+    /// `seconds` seconds, counted from the call.
     public static func seconds(_ seconds: Int) -> Timeout { .after(.seconds(seconds)) }
 
-    /// So many seconds, counted from the call.
+    /// `seconds` seconds, counted from the call.
     public static func seconds(_ seconds: Double) -> Timeout { .after(.seconds(seconds)) }
 
-    /// So many milliseconds, counted from the call.
+    /// `milliseconds` milliseconds, counted from the call.
     public static func milliseconds(_ milliseconds: Int) -> Timeout { .after(.milliseconds(milliseconds)) }
 
     /// This timeout, or `other` where this is the default.
@@ -44,7 +44,8 @@ public struct Timeout: Sendable, Hashable {
     }
 }
 
-/// What one call asks for otherwise than the client's options say. All forms of calls take them.
+/// Options of one call, in place of the client's. `send`, `post`, `start`, `stream` and `open` take them; `enqueue` and
+/// `subscribe`, whose messages outlive the call, go by the client's.
 ///
 /// ```swift
 /// let reply = try await client.send(read, options: CallOptions(retry: .idempotent(), waitsForReady: false))
@@ -54,20 +55,20 @@ public struct CallOptions: Sendable, Hashable {
     /// comes first.
     public var timeout: Timeout
 
-    /// Whether the request is sent again when it fails. Default `nil`: as `TypedRequest.retry` says, or else
+    /// Whether the request is sent again when it fails. Default `.default`: as `TypedRequest.retry` says, or else
     /// `ClientOptions.Requests.retry`.
-    public var retry: RetryPolicy?
+    public var retry: RetryPolicy
 
     /// Whether the request may wait for a link. Default true.
     ///
     /// If not, and there is no link when the client takes the request on, it fails at once with `unavailable`, fate
-    /// `notSent`, and the reason why there is none as its cause; and with `connectionLost`, fate `notSent`, when the link is
+    /// `notSent`, and the reason why there is none as its cause, if it is known; and with `connectionLost`, fate `notSent`, when the link is
     /// lost before its first byte was written. It asks for a link all the same, so that later calls find one. Nor does it
     /// wait for a serial number: when every one is held it fails at once with `overloaded`, fate `notSent`.
     public var waitsForReady: Bool
 
     /// Options of a call; what is left out is as the client's options say.
-    public init(timeout: Timeout = .default, retry: RetryPolicy? = nil, waitsForReady: Bool = true) {
+    public init(timeout: Timeout = .default, retry: RetryPolicy = .default, waitsForReady: Bool = true) {
         self.timeout = timeout
         self.retry = retry
         self.waitsForReady = waitsForReady

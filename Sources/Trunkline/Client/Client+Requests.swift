@@ -95,12 +95,12 @@ extension Client {
     nonisolated func resolved(
         _ call: CallOptions,
         _ timeout: Timeout,
-        retry: RetryPolicy? = nil,
+        retry: RetryPolicy = .default,
         expectsResponse: Bool = true
     ) throws(ClientError) -> ResolvedOptions {
         let timeout = timeout.or(call.timeout).duration(orByDefault: options.requests.timeout)
         return ResolvedOptions(
-            retry: call.retry ?? retry ?? options.requests.retry,
+            retry: call.retry.or(retry).or(options.requests.retry).or(.ifUnsent),
             waitsForReady: call.waitsForReady,
             deadline: try deadline(after: timeout),
             expectsResponse: expectsResponse
@@ -195,15 +195,15 @@ extension Client {
         _ request: Request,
         timeout: Timeout = .default,
         options: CallOptions = CallOptions()
-    ) -> PendingRequest {
+    ) -> PendingRequest<Response> {
         let id = nextRequestID()
-        let handle = PendingRequest { [commandQueue] in commandQueue.post(.cancel(id...id)) }
+        let handle = RequestHandle { [commandQueue] in commandQueue.post(.cancel(id...id)) }
         do throws(ClientError) {
             submit(request.frame, id, .handle(handle), try resolved(options, timeout))
         } catch {
             handle.complete(.failure(error))
         }
-        return handle
+        return PendingRequest(handle)
     }
 
     /// Cancels every request that has not ended, as cancelling its task would.

@@ -38,8 +38,8 @@ struct TrackedCall: Sendable {
     /// The next try, at rest until its back-off is over; `nil` when there is none.
     func next(after error: ClientError, at now: Instant, using generator: inout SeededGenerator) -> TrackedCall? {
         guard let backoff = backoff(after: error) else { return nil }
-        let longest = backoff.ceiling(round: attempt - 1).clampedNanoseconds
-        let until = now.advanced(by: .nanoseconds(Int64.random(in: 0...longest, using: &generator)))
+        let wait = Int64.random(in: backoff.waits(round: attempt - 1), using: &generator)
+        let until = now.advanced(by: .nanoseconds(wait))
         if let deadline = options.deadline, until >= deadline { return nil }
         var next = self
         next.attempt += 1
@@ -56,8 +56,7 @@ struct TrackedCall: Sendable {
         // A call that does not wait for a link is not tried again for want of one.
         case .unavailable: return options.waitsForReady ? backoff : nil
         case .cancelled, .timedOut, .closed, .rejected, .invalidRequest, .invalidResponse, .invalidArgument,
-            .overloaded, .tlsFailed,
-            .notCached:
+            .overloaded, .tlsFailed, .notCached:
             return nil
         }
     }

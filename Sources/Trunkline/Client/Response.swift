@@ -5,9 +5,9 @@ public struct Response: Sendable, Hashable {
 
     package init(_ frame: Frame) { self.frame = frame }
 
-    /// A response of your own, for tests and fakes: `Response(body: "ok")`.
-    public init(type: UInt32 = 0, status: UInt32 = 0, body: Bytes = Bytes()) {
-        frame = Frame(.response, type: type, status: status, body: body)
+    /// A response of your own, for tests and fakes: `Response(body: "ok")`. With `isPart` a part of one.
+    public init(type: UInt32 = 0, status: UInt32 = 0, body: Bytes = Bytes(), isPart: Bool = false) {
+        frame = Frame(isPart ? .part : .response, type: type, status: status, body: body)
     }
 
     /// The protocol's number for this type of message; 0 where it has none.
@@ -22,8 +22,8 @@ public struct Response: Sendable, Hashable {
     /// True for a part of a reply with more to come: see `Client.stream`.
     public var isPart: Bool { frame.kind == .part }
 
-    /// What is wrong with a response of which only that it was there is certain: of the `response` of an error alone. Its
-    /// body may be incomplete.
+    /// Why the response is malformed, of the `response` of an error; `nil` for nothing. The body of a malformed response may
+    /// be incomplete.
     public var malformedReason: FrameError.Code? { frame.malformedReason }
 
     /// The message itself.

@@ -7,7 +7,7 @@ enum Waiter: Sendable {
     /// One of the requests of a `Handshaker.send(all:)`.
     case handshake(HandshakeBatch, index: Int)
     /// A handle given out by `start`.
-    case handle(PendingRequest)
+    case handle(RequestHandle)
     /// A stream given out by `stream`.
     case stream(ReplyChannel)
     /// The callers who asked for the same, with a `CachePolicy`.
@@ -34,7 +34,7 @@ enum Waiter: Sendable {
     }
 
     /// The handle that was given out for the request, if it was `start` that was called.
-    var handle: PendingRequest? { if case .handle(let handle) = innermost { handle } else { nil } }
+    var handle: RequestHandle? { if case .handle(let handle) = innermost { handle } else { nil } }
 
     /// The coalesced request, if it is that of several calls.
     var coalesced: CoalescedRequest? { if case .coalesced(let request) = innermost { request } else { nil } }

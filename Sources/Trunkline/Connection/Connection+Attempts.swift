@@ -117,8 +117,10 @@ extension Connection {
 
     /// Whether time does not mend it: an address that is none, a frame of the handshake that cannot be sent.
     private func isMistake(_ error: any Error) -> Bool {
-        if let error = error as? ClientError { return error.code == .invalidRequest || error.code == .invalidArgument }
-        return (error as? TransportError)?.isPermanent ?? false
+        switch (error as? ClientError)?.code {
+        case .invalidRequest?, .invalidResponse?, .invalidArgument?: true
+        default: (error as? TransportError)?.isPermanent ?? false
+        }
     }
 
     /// The attempt has a socket that can be used; the user's handshake has the first word on it.

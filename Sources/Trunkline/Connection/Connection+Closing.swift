@@ -14,7 +14,7 @@ extension Connection {
     /// when the link has ended.
     ///
     /// What cannot be written fails with `closed`. A peer that reads slowly is waited for no longer than
-    /// `options.requests.drainTimeout`. One that reads nothing for 2 s is not waited for any longer if no `write` waits: what
+    /// `ConnectionOptions.drainTimeout`. One that reads nothing for 2 s is not waited for any longer if no `write` waits: what
     /// is left then is the rest of a frame that was given up, or the closing frame. Calling it again waits for the same end;
     /// if the calling task is cancelled, it closes at once.
     ///
@@ -108,7 +108,7 @@ extension Connection {
         armDraining()
         events.append(.closed)
         publishState()
-        endReader(ClientError(.closed, .notSent, "the connection was closed"))
+        endReader()
         for waiter in exchange(&closeWaiters, with: []) { waiter.resume() }
     }
 }

@@ -54,7 +54,7 @@ extension Connection {
 extension ReconnectMachine.Policy {
     init(_ reconnecting: ClientOptions.Reconnecting, _ failover: ClientOptions.Failover) {
         self.init()
-        reconnect = reconnecting.policy
+        reconnect = reconnecting.policy ?? NoRetries()
         maximumAttempts = reconnecting.maximumAttempts.map { max(1, $0) }
         stableAfter = reconnecting.stableAfter
         keepsLinkWarm = reconnecting.keepsLinkWarm

@@ -36,23 +36,34 @@ extension Connection {
     /// frame connects. A ping of the server's has been answered when it comes, if the codec answers pings; answers to our own
     /// heartbeat do not come. Frames that a consumer leaves unread are there for the next one.
     ///
-    /// The stream ends when its task is cancelled, and for what `endReason` then says.
+    /// The stream ends when its task is cancelled, and for the reason in `endReason`. It is for one task: when a second one
+    /// asks it for a frame while the first waits, the stream ends for both, after the frame that the first waits for.
     ///
-    /// - Throws: `invalidRequest` while there is another consumer. A stream that has ended, or has been destroyed with its
-    ///   iterators, is none. In one that several tasks iterate at a time, all but the first are at the end at once.
+    /// - Important: In top-level code (`main.swift`, scripts) a stream, and the iterator of a `for` loop that was left, live
+    ///   until the program ends, and so does the consumer. Put the loop in a function.
+    /// - Throws: `invalidRequest` while there is another consumer: until its stream has ended or was destroyed together with
+    ///   its iterators.
     public nonisolated var frames: AsyncStream<Frame> {
         get throws(ClientError) {
             guard !hasConsumer.exchange(true, ordering: .acquiringAndReleasing) else {
-                throw ClientError(.invalidRequest, .notSent, "frames has one consumer at a time, and has one already")
+                throw ClientError(.invalidRequest, .notSent, "frames already has a consumer, and takes one at a time")
             }
             let consumer = FrameConsumer(of: self)
-            return AsyncStream { await consumer.connection.nextFrame() }
+            return AsyncStream {
+                let frame = await consumer.connection.nextFrame()
+                // Not before: the next consumer would find this one waiting.
+                withExtendedLifetime(consumer) {}
+                return frame
+            }
         }
     }
 
-    /// Why `frames` ended: `closed`, after `close()`; or `unavailable`, with the attempts, when no server could be reached.
-    /// `nil` before that, after a consumer that was cancelled, and when another has asked for a frame since.
-    public var endReason: ClientError? { direct.endReason }
+    /// Why `frames` ended: `closed`, after `close()`; `unavailable`, with the attempts, when no server could be reached;
+    /// `invalidRequest`, when two tasks iterated one stream at a time. `nil` before that, after a consumer that was cancelled,
+    /// and once another has asked for a frame.
+    public var endReason: ClientError? {
+        lifecycle < .closing ? direct.endReason : ClientError(.closed, .notSent, "the connection was closed")
+    }
 
     fileprivate func nextFrame() async -> Frame? {
         lastID += 1
@@ -61,7 +72,10 @@ extension Connection {
             await withContinuation { continuation in
                 // Asked here and not before: each `await` above may let the loop do other things first.
                 if let frame = direct.inbox.popFirst() { return continuation.resume(returning: frame) }
-                guard lifecycle < .closing, !Task.isCancelled, direct.reader == nil else {
+                guard lifecycle < .closing, !Task.isCancelled else { return continuation.resume(returning: nil) }
+                guard direct.reader == nil else {
+                    let message = "frames was iterated by two tasks at a time"
+                    direct.endReason = ClientError(.invalidRequest, .notSent, message)
                     return continuation.resume(returning: nil)
                 }
                 direct.reader = (id, continuation)
@@ -82,10 +96,11 @@ extension Connection {
         updateReading()
     }
 
-    /// No frame will come for the one who asks for it now: its stream ends for this reason.
-    func endReader(_ reason: ClientError) {
+    /// No frame will come for the one who asks for it now: its stream ends, for this reason unless the connection is closed.
+    func endReader(_ reason: ClientError? = nil) {
+        guard let reader = direct.reader.take() else { return }
         direct.endReason = reason
-        direct.reader.take()?.continuation.resume(returning: nil)
+        reader.continuation.resume(returning: nil)
     }
 
     /// Frames of a link that is ready go to those who ask for them.

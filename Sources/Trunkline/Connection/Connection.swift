@@ -151,7 +151,7 @@ public actor Connection {
             patience: options.liveness.probeAfter ?? options.liveness.deadline
         )
         replacement = LinkReplacement(
-            policy: options.reconnecting.policy,
+            policy: options.reconnecting.policy ?? NoRetries(),
             stableAfter: options.reconnecting.stableAfter,
             seed: loop.randomSeed()
         )

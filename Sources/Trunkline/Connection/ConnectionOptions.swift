@@ -28,7 +28,7 @@ public struct ConnectionOptions: Sendable {
     public init() {}
 
     /// The defaults but for what `change` changes.
-    public init(_ change: (inout ConnectionOptions) -> Void) { change(&self) }
+    public init(_ change: (inout ConnectionOptions) throws -> Void) rethrows { try change(&self) }
 
     var clientOptions: ClientOptions {
         var options = ClientOptions()

@@ -18,6 +18,7 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     }
 
     /// Who ended it.
+    @nonexhaustive
     public enum Party: String, Sendable, Hashable {
         /// We did: `close`, `suspend`, a switch to another endpoint, a heartbeat without an answer, a broken protocol.
         case client

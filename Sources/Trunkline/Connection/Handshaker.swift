@@ -114,12 +114,28 @@ public struct Handshaker: Sendable {
         await connection.learn(in: session) { $0.serverInfo = info }
     }
 
-    /// The next frame that is no response: a server that speaks first. Frames that nobody asks for here are delivered
-    /// as pushes once the link is ready, or in `restore` as soon as there are 65,536 of them, or 8 MiB. Cancelling the wait ends the attempt.
+    /// The next message that is no response, of a server that speaks first: its greeting, a challenge. A `goAway` is one
+    /// too, told by its type.
     ///
-    /// - Throws: `cancelled`, `connectionLost` or `closed`, fate `notSent`.
+    /// Messages that nobody asks for here are delivered as pushes once the link is ready, or in `restore` as soon as there are
+    /// 65,536 of them, or 8 MiB. Cancelling the wait ends the attempt.
+    ///
+    /// - Throws: `protocolViolation`, fate `unknown`, for a malformed message; `cancelled`, `connectionLost` or `closed`, fate
+    ///   `notSent`.
     public func nextMessage() async throws(ClientError) -> PushMessage {
-        PushMessage(try await connection.nextInHandshake(session).get().frame)
+        var frame = try await connection.nextInHandshake(session).get().frame
+        if let reason = frame.malformedReason {
+            let cause = FrameError(reason, "its body has \(frame.body)")
+            throw ClientError(
+                .protocolViolation,
+                .unknown,
+                "the message is malformed",
+                endpoint: endpoint,
+                cause: cause
+            )
+        }
+        frame.session = session
+        return PushMessage(frame)
     }
 }
 

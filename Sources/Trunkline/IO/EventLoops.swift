@@ -15,14 +15,14 @@ public struct EventLoops: Sendable {
     public static let shared = EventLoops(count: max(1, processorCount() / 2))
 
     /// How a loop asks the operating system which sockets are ready.
-    public enum Mechanism: Sendable, Hashable {
+    package enum Mechanism: Sendable, Hashable {
         /// `epoll(7)`. Linux only; elsewhere the same as `poll`.
         case epoll
         /// `poll(2)`: everywhere, slower with thousands of sockets on one loop.
         case poll
 
         /// The best the system has.
-        public static var systemDefault: Mechanism {
+        package static var systemDefault: Mechanism {
             #if os(Linux)
                 .epoll
             #else
@@ -32,7 +32,10 @@ public struct EventLoops: Sendable {
     }
 
     /// Starts `count` threads (at least one).
-    public init(count: Int, mechanism: Mechanism = .systemDefault) {
+    public init(count: Int) { self.init(count: count, mechanism: .systemDefault) }
+
+    /// The same, each waiting for its sockets by `mechanism`.
+    package init(count: Int, mechanism: Mechanism) {
         loops = Loops((0..<max(1, count)).map { SocketEventLoop(name: "trunkline-\($0)", mechanism: mechanism) })
     }
 

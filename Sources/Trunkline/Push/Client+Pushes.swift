@@ -14,18 +14,14 @@ extension Client {
         ofType type: UInt32,
         buffering: PushBuffering = PushBuffering()
     ) -> PushStream {
-        stream(.types(type...type), buffering)
-    }
-
-    /// The pushes whose type is in `types` from now on; otherwise as `pushes(buffering:)`.
-    public nonisolated func pushes(
-        ofTypes types: ClosedRange<UInt32>,
-        buffering: PushBuffering = PushBuffering()
-    ) -> PushStream {
-        stream(.types(types), buffering)
+        stream(.type(type), buffering)
     }
 
     /// The pushes for which `isWanted` returns true from now on; otherwise as `pushes(buffering:)`.
+    ///
+    /// ```swift
+    /// let prices = client.pushes(where: { (0x100...0x1FF).contains($0.type) })
+    /// ```
     ///
     /// `isWanted` is called once for every push, on the event loop, which serves other connections too: it must be quick
     /// and must not block. With more than a few such streams, give the pushes keys instead: `pushes(forKey:buffering:)`.

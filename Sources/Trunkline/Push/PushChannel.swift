@@ -12,7 +12,7 @@ final class PushChannel: Sendable {
     /// Which pushes it wants.
     enum Selection: Sendable {
         case all
-        case types(ClosedRange<UInt32>)
+        case type(UInt32)
         case matching(@Sendable (PushMessage) -> Bool)
         case key(PushKey)
     }
@@ -36,7 +36,7 @@ final class PushChannel: Sendable {
     func wants(_ frame: Frame) -> Bool {
         switch selection {
         case .all: true
-        case .types(let types): types.contains(frame.type)
+        case .type(let type): frame.type == type
         // A malformed one may be meant for it: a gap.
         case .matching(let isWanted): frame.malformedReason != nil || isWanted(PushMessage(frame))
         case .key: false
@@ -57,7 +57,7 @@ final class PushChannel: Sendable {
                 isNewlyFull = !state.suspendsReading
                 state.suspendsReading = true
             case .overflow:
-                state.buffer.noteDropped(1)
+                state.buffer.noteOverflow()
                 state.isFinished = true
             }
         }

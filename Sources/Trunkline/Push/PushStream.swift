@@ -21,6 +21,7 @@ public enum Push: Sendable {
 /// How much a stream of pushes holds for a reader that is slow, and what happens beyond that.
 public struct PushBuffering: Sendable {
     /// What happens to a push that finds the buffer full.
+    @nonexhaustive
     public enum Overflow: Sendable, Hashable {
         /// The stream ends: its last element, behind the pushes that it holds, is `.dropped`.
         case finish
@@ -84,11 +85,6 @@ public struct PushBuffering: Sendable {
 /// `.suspendReading` it suspends reading for the whole link. Put the loop in a function. Several iterators of one stream share its elements, each goes to one;
 /// to see every push twice make two streams.
 public struct PushStream: AsyncSequence, Sendable {
-    /// A message, or a gap.
-    public typealias Element = Push
-    /// Iterating never throws.
-    public typealias Failure = Never
-
     /// Ends the channel when nobody can iterate it any more.
     final class Reading: Sendable {
         let channel: PushChannel
@@ -104,6 +100,7 @@ public struct PushStream: AsyncSequence, Sendable {
     public struct AsyncIterator: AsyncIteratorProtocol {
         let reading: Reading
 
+        // Beside the other, as that of the standard library leaves the caller's actor.
         /// The next element; `nil` at the end, and when the calling task is cancelled.
         public mutating func next() async -> Push? { await reading.channel.next() }
 

@@ -31,7 +31,7 @@ extension Client {
         partTimeout: Timeout = .default,
         options: CallOptions = CallOptions(),
         buffering: ReplyBuffering = ReplyBuffering()
-    ) -> ReplyStream {
+    ) -> ReplyStream<Response> {
         stream(request.frame, timeout, partTimeout, options, buffering)
     }
 
@@ -59,7 +59,7 @@ extension Client {
     ) -> OpenRequest {
         var frame = request.frame
         frame.kind = .part
-        return OpenRequest(responses: stream(frame, timeout, partTimeout, options, buffering))
+        return OpenRequest(stream(frame, timeout, partTimeout, options, buffering))
     }
 
     private nonisolated func stream(
@@ -68,7 +68,7 @@ extension Client {
         _ partTimeout: Timeout,
         _ callOptions: CallOptions,
         _ buffering: ReplyBuffering
-    ) -> ReplyStream {
+    ) -> ReplyStream<Response> {
         let requestID = nextRequestID()
         let timeout = timeout.or(callOptions.timeout).duration(orByDefault: options.requests.streamTimeout)
         let partTimeout = partTimeout.duration(orByDefault: options.requests.timeout)
@@ -92,7 +92,7 @@ extension Client {
             return ReplyStream(channel)
         }
         let options = ResolvedOptions(
-            retry: callOptions.retry ?? options.requests.retry,
+            retry: callOptions.retry.or(options.requests.retry).or(.ifUnsent),
             waitsForReady: callOptions.waitsForReady,
             deadline: deadline
         )

@@ -1,6 +1,7 @@
 /// How much a streamed reply holds for a reader that is slow, and what happens beyond that.
 public struct ReplyBuffering: Sendable, Hashable {
     /// What happens when the buffer is full.
+    @nonexhaustive
     public enum Overflow: Sendable, Hashable {
         /// Nothing more is handed over until the reader has caught up. Reading goes on meanwhile for the sake of heartbeats,
         /// up to `options.inbound.maximumHeld` (1 MiB); then TCP pushes back on the server, whose pings stay unanswered from
@@ -46,6 +47,9 @@ public struct ReplyBuffering: Sendable, Hashable {
 
 /// The parts of one reply as they come, the response last: see `Client.stream`.
 ///
+/// Of a `Request` it is a `ReplyStream<Response>`; of a `TypedRequest` its elements are what the request reads them as. An
+/// element that cannot be read is thrown as an error and gives the request up.
+///
 /// It ends after the response. What fails, cancellation included, is thrown once, after the parts that came before it; then
 /// the stream is at its end. Sequences that cannot fail (`PushStream`, `states`, `disconnects`) end without an error.
 ///
@@ -60,25 +64,55 @@ public struct ReplyBuffering: Sendable, Hashable {
 ///   loop, live until the program ends, in a debug build even within `do { … }`. After `break` the request goes on there,
 ///   and a full buffer suspends reading for the whole link. Put the loop in a function, or call `cancel()` after it. The
 ///   same holds for a stream that is kept in a property or a global variable.
-public struct ReplyStream: AsyncSequence, Sendable {
-    /// A part, or the response.
-    public typealias Element = Response
-    /// What `send` throws.
-    public typealias Failure = ClientError
+public struct ReplyStream<Element: Sendable>: AsyncSequence, Sendable {
+    let reading: ReplyReading
+    private let read: @Sendable (Response) throws(ClientError) -> Element
 
-    /// Gives the request up when nobody can read the reply any more.
-    final class Reading: Sendable {
-        let channel: ReplyChannel
-        init(_ channel: ReplyChannel) { self.channel = channel }
-        deinit { channel.abandon() }
+    init(_ channel: ReplyChannel, reading read: @escaping @Sendable (Response) throws(ClientError) -> Element) {
+        (reading, self.read) = (ReplyReading(channel), read)
     }
 
-    let reading: Reading
-
-    init(_ channel: ReplyChannel) { reading = Reading(channel) }
+    private init(_ reading: ReplyReading, reading read: @escaping @Sendable (Response) throws(ClientError) -> Element) {
+        (self.reading, self.read) = (reading, read)
+    }
 
     /// Cancels the request at once, and ends the stream. No effect after the end.
     public func cancel() { reading.channel.abandon() }
+
+    /// Takes elements off a stream.
+    public struct AsyncIterator: AsyncIteratorProtocol {
+        fileprivate let reading: ReplyReading
+        fileprivate let read: @Sendable (Response) throws(ClientError) -> Element
+
+        /// The next part, the response after the last part, and then `nil`. Throws once, and is at its end then.
+        public mutating func next(isolation actor: isolated (any Actor)?) async throws(ClientError) -> Element? {
+            try await next()
+        }
+
+        // Beside the other, as that of the standard library leaves the caller's actor.
+        /// The next part, the response after the last part, and then `nil`. Throws once, and is at its end then.
+        public mutating func next() async throws(ClientError) -> Element? {
+            guard let response = try await reading.channel.next() else { return nil }
+            do throws(ClientError) {
+                return try read(response)
+            } catch {
+                reading.channel.end()
+                throw error
+            }
+        }
+    }
+
+    /// An iterator; see `ReplyStream` for what several of them do.
+    public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(reading: reading, read: read) }
+}
+
+extension ReplyStream<Response> {
+    init(_ channel: ReplyChannel) { self.init(channel) { $0 } }
+
+    /// The same, its elements read by `request`.
+    func read<Typed: TypedRequest>(by request: Typed) -> ReplyStream<Typed.Reply> {
+        ReplyStream<Typed.Reply>(reading) { response throws(ClientError) in try request.read(response) }
+    }
 
     /// Sends one more frame of this request, with its serial and on its link: a piece of an `OpenRequest`, the last one unless
     /// `isPart`, or a window update.
@@ -87,20 +121,11 @@ public struct ReplyStream: AsyncSequence, Sendable {
         if isPart { frame.kind = .part }
         try await reading.channel.post(frame)
     }
+}
 
-    /// Takes elements off a stream.
-    public struct AsyncIterator: AsyncIteratorProtocol {
-        let reading: Reading
-
-        /// The next part, the response after the last part, and then `nil`. Throws once, and is at its end then.
-        public mutating func next() async throws(ClientError) -> Response? { try await reading.channel.next() }
-
-        /// The next part, the response after the last part, and then `nil`. Throws once, and is at its end then.
-        public mutating func next(isolation actor: isolated (any Actor)?) async throws(ClientError) -> Response? {
-            try await reading.channel.next()
-        }
-    }
-
-    /// An iterator; see `ReplyStream` for what several of them do.
-    public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(reading: reading) }
+/// Gives the request up when nobody can read the reply any more.
+final class ReplyReading: Sendable {
+    let channel: ReplyChannel
+    init(_ channel: ReplyChannel) { self.channel = channel }
+    deinit { channel.abandon() }
 }

@@ -24,7 +24,7 @@ extension Client {
     ) async -> [Result<Typed.Reply, ClientError>] {
         let encoded = requests.map { request in Result { () throws(ClientError) in try Request(request) } }
         var options = options
-        options.retry = options.retry ?? Typed.retry
+        options.retry = options.retry.or(Typed.retry)
         let outcomes = await send(all: encoded.compactMap { try? $0.get() }, timeout: timeout, options: options)
         var answered = outcomes.makeIterator()
         return zip(requests, encoded).compactMap { request, encoded in
@@ -40,12 +40,11 @@ extension Client {
         _ request: Typed,
         timeout: Timeout = .default,
         options: CallOptions = CallOptions()
-    ) throws(ClientError) -> TypedPendingRequest<Typed> {
+    ) throws(ClientError) -> PendingRequest<Typed.Reply> {
         let untyped = try Request(request)
         var options = options
-        options.retry = options.retry ?? Typed.retry
-        let pending = start(untyped, timeout: timeout, options: options)
-        return TypedPendingRequest(pending: pending, request: request)
+        options.retry = options.retry.or(Typed.retry)
+        return start(untyped, timeout: timeout, options: options).read(by: request)
     }
 
     /// Sends `request` and returns the server's reply as it comes: `decode` reads every part of it, and the response.
@@ -55,10 +54,10 @@ extension Client {
         partTimeout: Timeout = .default,
         options: CallOptions = CallOptions(),
         buffering: ReplyBuffering = ReplyBuffering()
-    ) throws(ClientError) -> TypedReplyStream<Typed> {
+    ) throws(ClientError) -> ReplyStream<Typed.Reply> {
         let untyped = try Request(request)
         var options = options
-        options.retry = options.retry ?? Typed.retry
+        options.retry = options.retry.or(Typed.retry)
         let responses = stream(
             untyped,
             timeout: timeout,
@@ -66,7 +65,7 @@ extension Client {
             options: options,
             buffering: buffering
         )
-        return TypedReplyStream(responses: responses, request: request)
+        return responses.read(by: request)
     }
 
     /// Sends `request`, and once the server has accepted it, sends it again on every new link.
@@ -95,70 +94,5 @@ extension Handshaker {
     ) async throws(ClientError) -> Typed.Reply {
         let untyped = try Request(request)
         return try request.read(try await send(untyped, timeout: timeout))
-    }
-}
-
-/// A typed request that is under way without anybody waiting for it: see `Client.start`.
-public struct TypedPendingRequest<Typed: TypedRequest>: Sendable {
-    /// The same request, as one of frames.
-    public let pending: PendingRequest
-    fileprivate let request: Typed
-
-    /// How far the request has come.
-    public var state: PendingRequest.State { pending.state }
-
-    /// Gives the request up, as cancelling the task of a `send` does. Without effect when it is over.
-    public func cancel() { pending.cancel() }
-
-    /// The response as the request reads it, awaited if need be, as often as you like: it is read anew each time.
-    ///
-    /// Cancelling the task that waits here cancels the request.
-    public var value: Typed.Reply {
-        get async throws(ClientError) { try request.read(try await pending.value) }
-    }
-}
-
-/// The elements of a `ReplyStream` as a typed request reads them: see `Client.stream`.
-///
-/// It can be read once, and is cancelled under the same conditions as a `ReplyStream`: mind top-level code.
-public struct TypedReplyStream<Typed: TypedRequest>: AsyncSequence, Sendable {
-    /// What a part, or the response, is read as.
-    public typealias Element = Typed.Reply
-    /// What `send` throws.
-    public typealias Failure = ClientError
-
-    fileprivate let responses: ReplyStream
-    fileprivate let request: Typed
-
-    /// Gives the request up at once. Without effect after the end.
-    public func cancel() { responses.cancel() }
-
-    /// Takes elements off a stream.
-    public struct AsyncIterator: AsyncIteratorProtocol {
-        var responses: ReplyStream.AsyncIterator
-        let request: Typed
-
-        /// The next element; `nil` at the end. Throws once, and is at its end then: an element that cannot be read
-        /// gives the request up.
-        public mutating func next() async throws(ClientError) -> Typed.Reply? {
-            guard let response = try await responses.next() else { return nil }
-            do throws(ClientError) {
-                return try request.read(response)
-            } catch {
-                responses.reading.channel.end()
-                throw error
-            }
-        }
-
-        /// The next element; `nil` at the end. Throws once, and is at its end then: an element that cannot be read
-        /// gives the request up.
-        public mutating func next(isolation actor: isolated (any Actor)?) async throws(ClientError) -> Typed.Reply? {
-            try await next()
-        }
-    }
-
-    /// An iterator; see `ReplyStream` for what several of them do.
-    public func makeAsyncIterator() -> AsyncIterator {
-        AsyncIterator(responses: responses.makeAsyncIterator(), request: request)
     }
 }

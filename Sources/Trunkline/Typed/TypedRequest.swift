@@ -13,16 +13,16 @@ public protocol TypedRequest: Sendable {
     /// What the server's response becomes.
     associatedtype Reply: Sendable
 
-    /// The protocol's number for this type of request. Default 0, for protocols that have none.
+    /// The protocol's number for this type of request; 0 in protocols that have none.
     static var type: UInt32 { get }
 
-    /// What the body's bytes are, put into the field "contentType". Default `nil`, for nothing. A layout without that
-    /// field has no place for it: there it is left out.
-    static var contentType: ContentType? { get }
+    /// What the body's bytes are, put into the field "contentType". Default `.bytes`. A layout without that field has no
+    /// place for it: there it is left out.
+    static var contentType: ContentType { get }
 
-    /// Whether requests of this type are sent again when they fail, for calls that do not say otherwise; `nil`, the
-    /// default, for `options.requests.retry`. Reads are idempotent as a rule: `.idempotent()`.
-    static var retry: RetryPolicy? { get }
+    /// Whether requests of this type are sent again when they fail, for calls that do not say otherwise. Default
+    /// `.default`, for `ClientOptions.Requests.retry`. Reads are idempotent as a rule: `.idempotent()`.
+    static var retry: RetryPolicy { get }
 
     /// The body. An error thrown here becomes `invalidRequest`, fate `notSent`.
     func encode() throws -> Bytes
@@ -54,14 +54,11 @@ public protocol TypedRequest: Sendable {
 }
 
 extension TypedRequest {
-    /// None.
-    public static var type: UInt32 { 0 }
-
-    /// Nothing is said of it.
-    public static var contentType: ContentType? { nil }
+    /// Bytes.
+    public static var contentType: ContentType { .bytes }
 
     /// As the client's options say.
-    public static var retry: RetryPolicy? { nil }
+    public static var retry: RetryPolicy { .default }
 
     /// Nothing more is set.
     public func prepare(_ request: inout Request) throws {}
@@ -88,7 +85,7 @@ struct UnreadableResponse: Error, CustomStringConvertible {
 /// struct GetUser: ContentTypedRequest {
 ///     let id: Int
 ///     static let type: UInt32 = 0x410
-///     static let contentType: ContentType? = .json
+///     static let contentType = ContentType.json
 ///     static let decoders: [ContentType: @Sendable (Bytes) throws -> User] = [.json: User.init(json:), .protobuf: …]
 ///     func encode() throws -> Bytes { … }
 /// }
@@ -111,7 +108,7 @@ extension ContentTypedRequest {
     public static func decode(_ response: Response) throws -> Reply {
         var found = response.contentType
         // A layout's field is never absent: 0 is also what a server leaves in it that sets nothing.
-        if found == nil || (found == .bytes && decoders[.bytes] == nil) { found = contentType ?? found }
+        if found == nil || (found == .bytes && decoders[.bytes] == nil) { found = contentType }
         guard let found, let decoder = decoders[found] else {
             throw UnknownContentType(found: found, known: decoders.keys.sorted { $0.rawValue < $1.rawValue })
         }
@@ -122,15 +119,11 @@ extension ContentTypedRequest {
 /// A response has a content type for which its request has no decoder.
 public struct UnknownContentType: Error, Hashable, Sendable, CustomStringConvertible {
     /// What the response is; `nil` when neither it nor the request says so.
-    public var found: ContentType?
+    public let found: ContentType?
     /// What the request can read.
-    public var known: [ContentType]
+    public let known: [ContentType]
 
-    /// Makes an error, for a `decode` of your own.
-    public init(found: ContentType?, known: [ContentType]) {
-        self.found = found
-        self.known = known
-    }
+    package init(found: ContentType?, known: [ContentType]) { (self.found, self.known) = (found, known) }
 
     /// Both in words.
     public var description: String {
@@ -148,7 +141,7 @@ extension Request {
     public init<Typed: TypedRequest>(_ typed: Typed) throws(ClientError) {
         do {
             self.init(type: Typed.type, body: try typed.encode())
-            contentType = Typed.contentType
+            if Typed.contentType != .bytes { contentType = Typed.contentType }
             try typed.prepare(&self)
         } catch {
             throw ClientError(.invalidRequest, .notSent, "\(Typed.self) cannot be encoded", cause: error)
@@ -165,7 +158,7 @@ extension TypedRequest {
             let message = "the response breaks the protocol of \(Self.self)"
             throw ClientError(.protocolViolation, .answered, message, response: response, cause: error)
         } catch {
-            let message = "the response cannot be decoded as \(Reply.self)"
+            let message = "the response to \(Self.self) cannot be decoded as \(Reply.self)"
             throw ClientError(.invalidResponse, .answered, message, response: response, cause: error)
         }
     }

@@ -26,7 +26,7 @@ public import Trunkline
 /// let session = try await client.send(.snakeCase(Login(name: "ada"), replyingWith: Session.self))
 /// ```
 ///
-/// What cannot be encoded is `invalidRequest`, fate `notSent`; a reply that cannot be decoded is `invalidRequest`, fate
+/// What cannot be encoded is `invalidRequest`, fate `notSent`; a reply that cannot be decoded is `invalidResponse`, fate
 /// `answered`, with a `JSONDecodingError` as its cause.
 public struct JSONRequest<Body: Encodable & Sendable, Reply: Decodable & Sendable>: TypedRequest {
     /// The body, before it is encoded.
@@ -48,8 +48,11 @@ public struct JSONRequest<Body: Encodable & Sendable, Reply: Decodable & Sendabl
         encoder.outputFormatting = .sortedKeys
     }
 
+    /// What `.standard` has for JSON; `type` takes its place.
+    public static var type: UInt32 { 0x402 }
+
     /// JSON.
-    public static var contentType: ContentType? { .json }
+    public static var contentType: ContentType { .json }
 
     /// Sets the type.
     public func prepare(_ request: inout Request) { request.type = type }

@@ -30,7 +30,7 @@ extension HTTPTunnel {
         _ head: Bytes,
         _ isWhole: Bool,
         _ waits: Bool
-    ) async throws(URLError) -> ReplyStream {
+    ) async throws(URLError) -> ReplyStream<Response> {
         var message = Request(type: isWhole ? TunnelWire.messageType : 0, body: head)
         if isWhole, case .data(let data) = request.body { message.body = Bytes(Array(head) + data) }
         if isWhole, case .file = request.body {
@@ -46,7 +46,7 @@ extension HTTPTunnel {
             overflow: .fail
         )
         // A client may repeat its requests by default: not those that must not be carried out twice.
-        let retry: RetryPolicy? = !waits ? .never : request.isIdempotent ? nil : .ifUnsent
+        let retry: RetryPolicy = !waits ? .never : request.isIdempotent ? .default : .ifUnsent
         let callOptions = CallOptions(retry: retry, waitsForReady: waits)
         guard isWhole else {
             return client.open(message, partTimeout: .never, options: callOptions, buffering: buffering).responses
@@ -55,7 +55,7 @@ extension HTTPTunnel {
         return client.stream(message, partTimeout: partTimeout, options: callOptions, buffering: buffering)
     }
 
-    private static func first(of frames: ReplyStream) async -> Result<Response?, LinkFailure> {
+    private static func first(of frames: ReplyStream<Response>) async -> Result<Response?, LinkFailure> {
         var iterator = frames.makeAsyncIterator()
         do throws(ClientError) { return .success(try await iterator.next()) } catch {
             return .failure(LinkFailure(error))
@@ -65,7 +65,7 @@ extension HTTPTunnel {
     private func answer(
         _ first: Response,
         to request: TunnelRequest,
-        _ frames: ReplyStream,
+        _ frames: ReplyStream<Response>,
         timeout: Duration?
     ) throws(URLError) -> Result<TunnelReply, LinkFailure> {
         if first.type == TunnelWire.abortType {

@@ -21,7 +21,7 @@ extension HTTPTunnel {
 
     /// Sends the body in pieces and returns the first frame of the reply. One that comes before the last piece is sent is a
     /// refusal: the rest is not sent.
-    func upload(_ request: TunnelRequest, in frames: ReplyStream) async -> Result<Response?, LinkFailure> {
+    func upload(_ request: TunnelRequest, in frames: ReplyStream<Response>) async -> Result<Response?, LinkFailure> {
         let watch = ProgressWatch(within: request.timeout)
         return await withTaskGroup(of: UploadStep.self) { group in
             defer { group.cancelAll() }
@@ -53,7 +53,9 @@ extension HTTPTunnel {
         }
     }
 
-    private static func send(_ body: TunnelBody, in frames: ReplyStream, _ watch: ProgressWatch) async -> UploadStep {
+    private static func send(_ body: TunnelBody, in frames: ReplyStream<Response>, _ watch: ProgressWatch) async
+        -> UploadStep
+    {
         let post: @Sendable (Request, Bool) async throws -> Void = { piece, isPart in
             do throws(ClientError) { try await frames.post(piece, isPart: isPart) } catch {
                 throw PieceFailure(error: error)

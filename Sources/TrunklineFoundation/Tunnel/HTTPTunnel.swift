@@ -82,7 +82,7 @@ public final class HTTPTunnel: Sendable {
         public init() {}
 
         /// The defaults with changes.
-        public init(_ change: (inout Options) -> Void) { change(&self) }
+        public init(_ change: (inout Options) throws -> Void) rethrows { try change(&self) }
     }
 
     /// Counts since the tunnel was made, of requests and of each step of a redirect.

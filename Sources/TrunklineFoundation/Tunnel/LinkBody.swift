@@ -20,13 +20,13 @@ final class LinkBody: Sendable {
     }
 
     private let state: Lock<State>
-    private let frames: ReplyStream
+    private let frames: ReplyStream<Response>
     private let length: Int?
     private let window: Int
     /// The longest wait for a piece, where the stream has none of its own.
     private let timeout: Duration?
 
-    init(_ frames: ReplyStream, first: Data, isOver: Bool, length: Int?, window: Int, timeout: Duration?)
+    init(_ frames: ReplyStream<Response>, first: Data, isOver: Bool, length: Int?, window: Int, timeout: Duration?)
         throws(URLError)
     {
         (self.frames, self.length, self.window, self.timeout) = (frames, length, window, timeout)

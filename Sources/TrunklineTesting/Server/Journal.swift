@@ -1,7 +1,7 @@
 public import Trunkline
 
 extension LoopbackServer {
-    /// What a server has seen and done since it was started, or since `forget()`.
+    /// What a server has seen and done since it was started.
     public struct Journal: Sendable {
         /// Why the server ended a connection by itself last: the client's bytes were no frame, or a frame of the server could
         /// not be encoded (`FrameError`), the TLS handshake failed (`TransportError`), or `Reaction.perform` threw.

@@ -35,6 +35,6 @@ extension LoopbackServer {
         public init() {}
 
         /// The defaults but for what `change` changes.
-        public init(_ change: (inout Options) -> Void) { change(&self) }
+        public init(_ change: (inout Options) throws -> Void) rethrows { try change(&self) }
     }
 }

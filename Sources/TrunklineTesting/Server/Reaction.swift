@@ -47,7 +47,8 @@ extension Reaction {
     /// Sends the request back: its type, serial, fields and body, with a status of success.
     public static let echo = Reaction(.echo)
 
-    /// Replies with `body`.
+    /// Replies with `body`, and with the type of the request; to a piece of a request too, whose type may not be that of a
+    /// reply: give a `Frame` there.
     public static func reply(_ body: Bytes) -> Reaction { reply(Frame(.response, body: body)) }
 
     /// Replies with `frame`. It gets the request's serial, the request's type if its own is 0, the fields that the layout's
@@ -104,8 +105,9 @@ extension Reaction {
 // MARK: - Order and time
 
 extension Reaction {
-    /// Waits `delay` and then does `reaction`. A request that is cancelled meanwhile gets no reply.
-    /// Replies to later requests overtake it, but not in a protocol whose responses match in order: there the reactions to later requests of the connection wait until it has replied.
+    /// Waits `delay` and then does `reaction`. A request that is cancelled meanwhile gets no reply, unless
+    /// `answersCancelled`. Replies to later requests overtake it, but not in a protocol whose responses match in order:
+    /// there the reactions to later requests of the connection wait until it has replied.
     public static func after(_ delay: Duration, _ reaction: Reaction) -> Reaction {
         Reaction(.after(delay, reaction))
     }

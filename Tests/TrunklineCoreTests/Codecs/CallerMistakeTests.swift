@@ -23,7 +23,7 @@ struct CallerMistakeTests {
 
     @Test func noRoomForTheDelimiter() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
-            let codec: DelimitedCodec = .delimited(by: "\r\n", maximumFrameSize: 1)
+            let codec: DelimitedCodec = DelimitedCodec(delimiter: "\r\n", maximumFrameSize: 1)
             _ = codec
         }
         expect("maximumFrameSize 1 leaves no room", from: result)
@@ -55,6 +55,13 @@ struct CallerMistakeTests {
             _ = LengthPrefixedCodec(.varint, maximumFrameSize: 100).type(at: 98, UInt16.self)
         }
         expect("no body has 2 bytes at offset 98, the longest has 99", from: result)
+    }
+
+    @Test func aTypeOfEightBytes() async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            _ = LengthPrefixedCodec(.varint).type(at: 0, UInt64.self)
+        }
+        expect("a type has at most 4 bytes, not 8", from: result)
     }
 
     @Test func aLengthOfNineBytes() async {

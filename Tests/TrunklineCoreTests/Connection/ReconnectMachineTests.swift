@@ -228,7 +228,7 @@ import Testing
     }
 
     @Test func aPolicyThatGivesUpLetsARequestConnectPromptlyAfterAnOrderlyEnd() throws {
-        var machine = machine(["a:1"]) { $0.reconnect = .never }
+        var machine = machine(["a:1"]) { $0.reconnect = NoRetries() }
         _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         machine.linkAnswered()
         #expect(machine.linkLost(1, .closedByServer, isOrderly: true, at: after(5)) == .giveUp)
@@ -341,7 +341,7 @@ import Testing
     }
 
     @Test func aPolicyMayGiveUpAndDemandIsPacedByTheDefault() throws {
-        var machine = machine(["a:1"]) { $0.reconnect = .never }
+        var machine = machine(["a:1"]) { $0.reconnect = NoRetries() }
         let first = try attempt(machine.linkNeeded(at: now))
         #expect(machine.attemptFailed(first.id, .refused, at: now) == .giveUp)
         #expect(machine.restUntil > now && machine.restUntil <= now.advanced(by: .milliseconds(200)))

@@ -44,7 +44,7 @@ import Testing
     }
 
     @Test func neverMeansNever() {
-        let policy: some ReconnectPolicy = .never
+        let policy = NoRetries()
         #expect(policy.decision(for: failure(), random: { 0 }) == .giveUp)
     }
 

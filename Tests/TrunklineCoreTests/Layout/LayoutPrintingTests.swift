@@ -87,7 +87,7 @@ struct LayoutPrintingTests {
     /// A length of varying width, which moves all that follows it, and everything that a field can say besides.
     private static let moving = FrameLayout {
         Field.kind(UInt8.self, [.push: 2, .request: 0, .response: 1])
-        Field.length(.varint, counting: .rest)
+        Field.varintLength(counting: .rest)
         Field.integer("flags", UInt16.self, order: .littleEndian)
         Field.bytes("token", 2, default: [1, 2])
         Field.bytes("key", 1)

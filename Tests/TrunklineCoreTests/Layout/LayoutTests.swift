@@ -56,7 +56,7 @@ enum Layouts {
     /// A header of variable size with all that can be in it, and marks besides the type.
     static let varint = FrameLayout {
         Field.kind(UInt8.self, [.request: 1, .response: 2, .push: 3])
-        Field.length(.varint, counting: .wholeFrame, order: .bigEndian)
+        Field.varintLength(counting: .wholeFrame, order: .bigEndian)
         Field.constant([0xB0])
         Field.type(UInt8.self)
         Field.serial(UInt32.self)

@@ -18,6 +18,9 @@ struct LayoutValidationTests {
         ([.status(width: 5), length, .body], "field 1, status (5 bytes)"),
         ([length, .serial(width: 9), .body], "field 2, serial (9 bytes)"),
         ([length, .serial(width: 16), .body], "field 2, serial (16 bytes)"),
+        ([length, .type(UInt64.self), .body], "field 2, type (8 bytes)"),
+        ([length, .status(UInt64.self), .body], "field 2, status (8 bytes)"),
+        ([length, .kind(UInt128.self, [.request: 0, .response: 1]), .body], "field 2, kind (16 bytes)"),
         ([.length(width: -1, counting: .body), .body], "field 1, length (-1 bytes)"),
         ([length, .type(UInt16.self), .body, .type(UInt32.self)], "field 4, type (4 bytes)"),
         ([length, .serial(UInt16.self), .serial(UInt8.self), .body], "field 3, serial (1 byte)"),
@@ -44,9 +47,9 @@ struct LayoutValidationTests {
         ([length, .body(sizes: 65536...)], "field 2, body"),
         ([.length(UInt8.self, counting: .body), .body(sizes: 256...)], "field 2, body"),
         ([.length(UInt8.self, counting: .body.plus(-4)), .body(sizes: 0...3)], "field 2, body"),
-        ([.length(.varint, counting: .body), length, .body], "field 2, length (4 bytes)"),
-        ([length, .length(.varint, counting: .body), .body], "field 2, length (varint)"),
-        ([.body, .length(.varint, counting: .body)], "field 2, length (varint)"),
+        ([.varintLength(counting: .body), length, .body], "field 2, length (4 bytes)"),
+        ([length, .varintLength(counting: .body), .body], "field 2, length (varint)"),
+        ([.body, .varintLength(counting: .body)], "field 2, length (varint)"),
         ([.length(UInt8.self, counting: .wholeFrame), .reserved(255), .body], "field 1, length (1 byte)"),
         ([.length(UInt8.self, counting: .body.plus(256)), .body], "field 1, length (1 byte)"),
         ([.length(UInt8.self, counting: .body.plus(.min)), .body], "field 1, length (1 byte)"),
@@ -68,11 +71,11 @@ struct LayoutValidationTests {
                 continue
             }
             let inRequest = #expect(throws: LayoutError.self) {
-                try FrameLayout(validatingRequest: fields, response: good)
+                try FrameLayout(validating: fields, response: good)
             }
             #expect(inRequest?.field == "request " + field)
             let inResponse = #expect(throws: LayoutError.self) {
-                try FrameLayout(validatingRequest: good, response: fields)
+                try FrameLayout(validating: good, response: fields)
             }
             #expect(inResponse?.field == "response " + field)
         }

@@ -80,6 +80,10 @@ struct ModbusLayoutTests {
         #expect(throws: LayoutError.self) {
             try Protocols.smpp.validatingRoles(failure: .bit(30), failureCode: .body(UInt8.self))
         }
+        let tooWide = #expect(throws: LayoutError.self) {
+            try layout.validatingRoles(failure: .bit(7), failureCode: .body(UInt64.self))
+        }
+        #expect(tooWide?.message == "it can be 1 to 4 bytes wide, not 8")
     }
 
     @Test func badFramesAreRefused() {

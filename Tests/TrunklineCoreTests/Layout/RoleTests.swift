@@ -345,7 +345,7 @@ struct RoleMistakeTests {
     @Test func rolesLookAtBothLayouts() throws {
         func layout(_ request: [Field], _ response: [Field]) throws -> FrameLayout {
             let rest = [Field.length(UInt8.self, counting: .body), .body]
-            return try FrameLayout(validatingRequest: request + rest, response: response + rest)
+            return try FrameLayout(validating: request + rest, response: response + rest)
         }
         let (narrow, wide) = ([Field.type(UInt8.self)], [Field.type(UInt16.self)])
         #expect(role { try layout(wide, narrow).validatingRoles(ping: 256) } == "role ping")

@@ -7,7 +7,7 @@ struct VarintLengthTests {
     static let layout = FrameLayout {
         Field.constant([0xA0])
         Field.type(UInt8.self)
-        Field.length(.varint, counting: .body)
+        Field.varintLength(counting: .body)
         Field.serial(UInt16.self)
         Field.constant([0xB0])
         Field.type(UInt8.self)
@@ -21,7 +21,7 @@ struct VarintLengthTests {
 
     static func plain(_ count: LengthCount, order: ByteOrder = .littleEndian) -> FrameLayout {
         FrameLayout {
-            Field.length(.varint, counting: count, order: order)
+            Field.varintLength(counting: count, order: order)
             Field.body
         }
     }
@@ -78,7 +78,7 @@ struct VarintLengthTests {
     func aLengthThatCountsItselfReachesTheLargestBody(most: Int) throws {
         for order in [ByteOrder.littleEndian, .bigEndian] {
             let layout = FrameLayout {
-                Field.length(.varint, counting: .wholeFrame, order: order)
+                Field.varintLength(counting: .wholeFrame, order: order)
                 Field.body(sizes: 0...most)
             }
             let frame = Frame(.response, body: Self.body(most))

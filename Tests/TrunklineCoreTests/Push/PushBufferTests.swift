@@ -20,6 +20,35 @@ import Testing
     }
 
     /// Pushes without a body, as those of NATS may be, counted as nothing.
+    /// The gap was added to an earlier one, before what was held, so that the end looked like an orderly one.
+    @Test func whatFindsNoRoomIsTheLastElement() {
+        for hasGap in [false, true] {
+            for isReconnected in [false, true] {
+                var buffer = PushBuffer(maximumCount: 1, maximumBytes: 100, policy: .fail)
+                if hasGap { buffer.noteDropped(1) }
+                #expect(buffer.offer(Frame(.push, body: "a")) == .taken)
+                if isReconnected { buffer.noteReconnected() }
+                #expect(buffer.offer(Frame(.push, body: "b")) == .overflow)
+                buffer.noteOverflow()
+                var elements: [PushBuffer.Element] = []
+                while let element = buffer.next() { elements.append(element) }
+                #expect(elements.last == .dropped(1))
+                #expect(elements.count == 2 + (hasGap ? 1 : 0) + (isReconnected ? 1 : 0))
+            }
+        }
+    }
+
+    /// A gap stays where it is: behind the frames that came before it.
+    @Test func aGapStaysBehindWhatCameBeforeIt() {
+        var buffer = PushBuffer(maximumCount: 9, maximumBytes: 100, policy: .dropOldest)
+        buffer.noteDropped(1)
+        #expect(buffer.offer(Frame(.push, body: "a")) == .taken)
+        buffer.noteDropped(2)
+        #expect(buffer.next() == .dropped(1))
+        #expect(buffer.next() == .frame(Frame(.push, body: "a")))
+        #expect(buffer.next() == .dropped(2))
+    }
+
     @Test func headsCountAsBodiesDo() {
         var buffer = PushBuffer(maximumCount: 100, maximumBytes: 100, policy: .dropOldest)
         for serial in 1...3 as ClosedRange<UInt64> {

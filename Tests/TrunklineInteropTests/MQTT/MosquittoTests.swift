@@ -118,7 +118,7 @@ struct MosquittoTests {
     private func killLink(of id: String, isClean: Bool = true, at broker: Broker) async throws {
         var options = options(MQTT.Session(clientID: id, isClean: isClean))
         // The first takes its name back. This one must not do the same in turn, and kill a link that is counted already.
-        options.reconnecting.policy = .never
+        options.reconnecting.policy = nil
         try await withClient(to: broker.endpoint, speaking: MQTTCodec(), options: options) { client in
             do throws(ClientError) { try await client.connect() } catch {
                 // So fast was the first that this one never learned that it was there.

@@ -54,7 +54,7 @@ struct OpenSSLServerTests {
         var options = server.credentials.options()
         try change(&options.tls, server.credentials)
         options.reconnecting.policy = Backoff(base: .milliseconds(20), cap: .milliseconds(200))
-        let client = Client(to: server.endpoint, speaking: .delimited(by: "\n"), options: options)
+        let client = Client(to: server.endpoint, speaking: DelimitedCodec(delimiter: "\n"), options: options)
         do {
             try await body(server, client)
         } catch {

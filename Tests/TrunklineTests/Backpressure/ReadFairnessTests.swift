@@ -114,7 +114,7 @@ struct ReadFairnessTests {
     @Test func everythingComesBeforeTheEndOfTheLink() throws {
         let count = 5000
         try Self.flood(count, seed: 2) { network, server in
-            let options = ClientOptions { $0.reconnecting.policy = .never }
+            let options = ClientOptions { $0.reconnecting.policy = nil }
             let client = Client(to: "db:7000", speaking: .standard, options: options, on: network.loops)
             let pushes = client.pushes(buffering: PushBuffering(maximumCount: count))
             try await client.connect()
@@ -269,7 +269,7 @@ struct ReadFairnessTests {
             if isDraining { try await client.switchEndpoint(to: other.endpoint) }
             let words = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0] + numberedPushes(count)
             if overTLS { await peer.writeSingly(words) } else { await peer.write(words) }
-            var (next, meanwhile): (SerialNumber, PendingRequest?) = (0, nil)
+            var (next, meanwhile): (SerialNumber, PendingRequest<Response>?) = (0, nil)
             for await frame in pushes.messages.prefix(count) {
                 #expect(frame.serial == next)
                 next += 1

@@ -9,7 +9,7 @@ extension Client {
         _ body: Bytes,
         _ policy: CachePolicy,
         timeout: Timeout = .default,
-        retry: RetryPolicy? = nil,
+        retry: RetryPolicy = .default,
         waitsForReady: Bool = true
     ) async -> Result<Response, ClientError> {
         do throws(ClientError) {

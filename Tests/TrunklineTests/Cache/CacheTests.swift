@@ -130,7 +130,7 @@ struct CacheTests {
             #expect(await client.text("a", .for(.seconds(60))) == "a 2")
             client.removeCachedResponse(for: "user 7")
             #expect(await client.text("b", .for(.seconds(60)).keyed(by: "user 7")) == "b 3")
-            client.removeCachedResponse(for: ask("a"))
+            client.removeCachedResponse(for: CacheKey(ask("a")))
             #expect(await client.text("a", .for(.seconds(60))) == "a 4")
             client.removeCachedResponses()
             #expect(await client.text("b", .returnCacheElseFail.keyed(by: "user 7")) == "notCached notSent")
@@ -144,7 +144,11 @@ struct CacheTests {
             for isOne in [true, false] {
                 async let before = client.text("a", .for(.seconds(60)))
                 try await service.server.waitForRequests(isOne ? 1 : 3)
-                if isOne { client.removeCachedResponse(for: ask("a")) } else { client.removeCachedResponses() }
+                if isOne {
+                    client.removeCachedResponse(for: CacheKey(ask("a")))
+                } else {
+                    client.removeCachedResponses()
+                }
                 try await service.pass(.milliseconds(500))
                 async let after = client.text("a", .for(.seconds(60)))
                 try await service.server.waitForRequests(isOne ? 2 : 4)

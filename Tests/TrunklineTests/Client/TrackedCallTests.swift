@@ -6,7 +6,7 @@ import Testing
 @Suite struct TrackedCallTests {
     private static let codes: [ClientError.Code] = [
         .cancelled, .timedOut, .connectionLost, .unavailable, .closed, .rejected, .protocolViolation, .invalidRequest,
-        .overloaded, .tlsFailed,
+        .invalidResponse, .invalidArgument, .overloaded, .tlsFailed, .notCached,
     ]
     private let now = Instant(nanoseconds: 1_000)
 
@@ -49,6 +49,13 @@ import Testing
             call = next
         }
         #expect(next(call.awake, .connectionLost) == nil)
+    }
+
+    /// It was drawn from zero on, whatever the minimum.
+    @Test func theBackoffHasTheMinimumThatItIsGiven() {
+        let backoff = Backoff(minimum: .seconds(5), base: .milliseconds(10), cap: .seconds(5))
+        let next = next(call(.idempotent(backoff: backoff)), .connectionLost)
+        #expect(next?.restsUntil == now.advanced(by: .seconds(5)))
     }
 
     @Test func theBackoffGrowsUpToItsCapAndEndsBeforeTheDeadline() {

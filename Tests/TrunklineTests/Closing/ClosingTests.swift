@@ -148,7 +148,7 @@ struct ClosingTests {
     @Test(arguments: [false, true])
     func writesFailByWhoEndedTheLinkWhileClosing(byPeer: Bool) throws {
         let network = SimulatedNetwork(seed: 1)
-        let options = ClientOptions { $0.reconnecting.policy = .never }
+        let options = ClientOptions { $0.reconnecting.policy = nil }
         try network.runBlocking {
             let server = try await network.serve(at: "db:7000", speaking: .standard) { _ in .noReply }
             let connection = network.connection(to: ["db:7000"], speaking: .standard, options: options)

@@ -62,7 +62,7 @@ struct StateWorld: Sendable {
         let answersHandshakes = Mutex(true)
         let runningHandshakes = Mutex(0)
         /// The request that takes two seconds.
-        let slow = Mutex<PendingRequest?>(nil)
+        let slow = Mutex<PendingRequest<Response>?>(nil)
     }
 
     /// Says when nobody holds the client's options any more: when client and connection are gone.
@@ -73,7 +73,7 @@ struct StateWorld: Sendable {
     }
 
     var now: Duration { network.clock.now.offset }
-    var slow: PendingRequest? { facts.slow.withLock { $0 } }
+    var slow: PendingRequest<Response>? { facts.slow.withLock { $0 } }
     func pass(_ duration: Duration) async throws { try await network.clock.sleep(for: duration) }
 
     /// Runs `body` in `situation`, closes, and looks for anything that is left.

@@ -224,7 +224,7 @@ struct ConnectionLoopbackTests {
             func readOne() async throws -> SerialNumber? {
                 let first = try connection.frames
                 let second = await failure { () throws(ClientError) in try connection.frames }
-                #expect(second?.code == .invalidRequest && second?.message.contains("one consumer at a time") == true)
+                #expect(second?.code == .invalidRequest && second?.message.contains("one at a time") == true)
                 return await first.first { _ in true }?.serial
             }
             // One that is gone makes way for the next.
@@ -236,17 +236,28 @@ struct ConnectionLoopbackTests {
         }
     }
 
-    /// Two tasks that iterate one stream: the frame that comes goes to the first, and the second is not left waiting.
+    /// Two tasks that iterate one stream: the frame that comes goes to the first, the second is not left waiting, and the
+    /// stream has ended.
     @Test func aStreamOfFramesThatIsIteratedTwiceAtATimeEnds() async throws {
         try await withConnection { _, connection in
-            let frames = try connection.frames
-            async let first = frames.first { _ in true }
-            while await connection.direct.reader == nil { await moment() }
-            let second = await frames.first { _ in true }
-            #expect(second == nil)
-            try await connection.write(Frame(.request, type: 0x410, serial: 5))
-            let serial = await first?.serial
-            #expect(serial == 5)
+            func iterateTwice() async throws {
+                let frames = try connection.frames
+                async let first = serials(of: frames)
+                while await connection.direct.reader == nil { await moment() }
+                let second = await frames.first { _ in true }
+                #expect(second == nil)
+                #expect(await connection.endReason?.code == .invalidRequest)
+                for serial in [5, 6] as [SerialNumber] {
+                    try await connection.write(Frame(.request, type: 0x410, serial: serial))
+                }
+                let read = await first
+                #expect(read == [5])
+            }
+            try await iterateTwice()
+            // The next consumer has what was left unread.
+            let next = try await connection.frames.first { _ in true }
+            #expect(next?.serial == 6)
+            #expect(await connection.endReason == nil)
         }
     }
 
@@ -270,4 +281,11 @@ struct ConnectionLoopbackTests {
         #expect(reason?.code == .unavailable && reason?.attempts.count == 2)
         await connection.close()
     }
+}
+
+/// The serials of the frames that come until `frames` ends.
+private func serials(of frames: AsyncStream<Frame>) async -> [SerialNumber] {
+    var serials: [SerialNumber] = []
+    for await frame in frames { serials.append(frame.serial) }
+    return serials
 }

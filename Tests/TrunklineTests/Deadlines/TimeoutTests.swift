@@ -58,7 +58,7 @@ struct TimeoutTests {
 
     /// A stream has a default of its own for the whole reply; each of its parts has that of other calls.
     @Test func aStreamHasItsOwnDefault() throws {
-        @Sendable func read(_ stream: ReplyStream) async throws { for try await _ in stream {} }
+        @Sendable func read(_ stream: ReplyStream<Response>) async throws { for try await _ in stream {} }
         try expectTimeout(after: .seconds(3)) { try await read($0.stream(ask("a"))) }
         try expectTimeout(after: .seconds(100)) { try await read($0.stream(ask("a"), partTimeout: .never)) }
         try expectTimeout(after: .seconds(2)) {

@@ -223,7 +223,7 @@ struct FinalResponseTests {
             options.failover.errorRate = nil
         }
         try simulate(seed: seed, options: options, handler: { _ in .echo }) { network, servers, client in
-            var handles: [PendingRequest] = []
+            var handles: [PendingRequest<Response>] = []
             for index in 0..<300 {
                 let padding = String(repeating: "x", count: index % 50 == 7 ? 200_000 : index % 7)
                 handles.append(

@@ -129,7 +129,7 @@ struct FailoverTests {
     }
 
     @Test func withoutRetriesALinkIsReplacedWhenSomebodyWantsOne() throws {
-        let options = ClientOptions { $0.reconnecting.policy = .never }
+        let options = ClientOptions { $0.reconnecting.policy = nil }
         try simulate(options: options) { service, client in
             try await expectEcho("a", by: client)
             service.network.reset("db")

@@ -147,6 +147,7 @@ struct HandshakeTests {
         let options = ClientOptions { options in
             options.handshake.perform = { handshaker in
                 let challenge = try await handshaker.nextMessage()
+                #expect(challenge.session == handshaker.session)
                 _ = try await handshaker.send(Request(type: 0x411, body: challenge.body))
             }
         }
@@ -170,6 +171,28 @@ struct HandshakeTests {
             let error = await failure(of: handle)
             #expect(error?.code == .closed && error?.fate == .notSent)
         }
+    }
+
+    /// What is left of a malformed greeting is not taken for the greeting.
+    @Test func aMalformedGreetingIsAnError() throws {
+        let errors = Mutex<[ClientError?]>([])
+        let serverOptions = LoopbackServer.Options { $0.onConnect = .push(Frame(.push, body: "greeting")) }
+        let options = ClientOptions { options in
+            options.handshake.perform = { handshaker in
+                let error = await failure { () throws(ClientError) in try await handshaker.nextMessage() }
+                errors.withLock { $0.append(error) }
+            }
+        }
+        let codec = DelimitedCodec(delimiter: "\n").reading { frame in
+            guard frame.body == "greeting" else { return }
+            frame.kind = .push
+            frame.markMalformed(.illegalLength)
+        }
+        try simulate(speaking: codec, server: serverOptions, options: options) { _, client in
+            try await client.connect()
+        }
+        let error = errors.withLock { $0.first ?? nil }
+        #expect(error?.code == .protocolViolation && (error?.cause as? FrameError)?.code == .illegalLength)
     }
 
     @Test func aHandshakerIsOfNoUseAfterTheHandshake() throws {

@@ -20,7 +20,7 @@ struct HalfClosedPeerTests {
         let depth = StackDepth()
         let listener = try DeafPeer()
         let options = ClientOptions { options in
-            options.reconnecting.policy = .never
+            options.reconnecting.policy = nil
             options.handshake.perform = { handshaker in
                 while true { _ = try await handshaker.nextMessage() }
             }

@@ -22,7 +22,7 @@ struct ResourceExhaustionTests {
             for mechanism in [EventLoops.Mechanism.epoll, .poll] {
                 let usual = try #require(Descriptors.limit())
                 Descriptors.setLimit(try #require(Descriptors.firstFree()))
-                let options = ClientOptions { $0.reconnecting.policy = .never }
+                let options = ClientOptions { $0.reconnecting.policy = nil }
                 let loops = EventLoops(count: 1, mechanism: mechanism)
                 let client = Client(to: server.endpoint, speaking: .standard, options: options, on: loops)
                 var failure: ClientError?

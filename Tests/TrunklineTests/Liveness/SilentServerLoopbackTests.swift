@@ -155,5 +155,7 @@ struct SilentServerLoopbackTests {
 
 extension Client {
     /// Starts requests with these bodies, in this order.
-    fileprivate nonisolated func startAll(_ bodies: [Bytes]) -> [PendingRequest] { bodies.map { start(ask($0)) } }
+    fileprivate nonisolated func startAll(_ bodies: [Bytes]) -> [PendingRequest<Response>] {
+        bodies.map { start(ask($0)) }
+    }
 }

@@ -231,7 +231,7 @@ struct MatchingLoopbackTests {
     }
 }
 
-extension PendingRequest {
+extension PendingRequest<Response> {
     fileprivate var outcome: Result<Response, ClientError> {
         get async {
             do throws(ClientError) { return .success(try await value) } catch { return .failure(error) }

@@ -11,7 +11,7 @@ struct ReconnectFailureTests {
     /// again by itself.
     private func simulate(
         speaking codec: some FrameCodec = PoliteCodec(),
-        _ change: @escaping @Sendable (inout ClientOptions) -> Void = { $0.reconnecting.policy = .never },
+        _ change: @escaping @Sendable (inout ClientOptions) -> Void = { $0.reconnecting.policy = nil },
         _ body: @escaping @Sendable (SimulatedService, Client) async throws -> Void
     ) throws {
         let network = SimulatedNetwork(seed: 1)
@@ -54,7 +54,7 @@ struct ReconnectFailureTests {
 
     @Test func whoWaitsForALinkIsToldWhenItIsGivenUp() throws {
         try simulate {
-            $0.reconnecting.policy = .never
+            $0.reconnecting.policy = nil
             $0.requests.maximumInFlight = 1
         } _: { service, client in
             let slow = client.start(ask("slow"))
@@ -102,7 +102,7 @@ struct ReconnectFailureTests {
 
     @Test func inProtocolsMatchedInOrderTheLeftLinkKeepsItsOrder() throws {
         try simulate(speaking: PoliteCodec(layout: inOrderPushLayout)) {
-            $0.reconnecting.policy = .never
+            $0.reconnecting.policy = nil
         } _: { service, client in
             let handles = ["slow", "slow", "slow"].map { client.start(Request(type: 0x410, body: $0)) }
             try await service.server.waitForRequests(3)

@@ -39,10 +39,26 @@ struct OpenRequestTests {
         try simulate(handler: { _ in .perform(join) }) { _, client in
             let request = client.open(piece("a"))
             try await request.send(Request(body: "b"))
-            try await request.finish()
+            try await request.finish(whole(""))
             #expect(await words(of: request.responses) == ["ab"])
             let late = await failure { () throws(ClientError) in try await request.send(piece("c")) }
-            #expect(late?.code == .closed && late?.fate == .notSent)
+            #expect(late?.code == .invalidRequest && late?.fate == .notSent)
+        }
+    }
+
+    /// A piece behind the last one would be taken for that of another request.
+    @Test func nothingFollowsTheLastPiece() throws {
+        let handler: LoopbackServer.Handler = { _ in .after(.seconds(1), .perform(join)) }
+        try simulate(handler: handler) { _, client in
+            let request = client.open(piece("a"))
+            try await request.finish(whole("b"))
+            let errors = [
+                await failure { () throws(ClientError) in try await request.send(piece("c")) },
+                await failure { () throws(ClientError) in try await request.finish(whole("d")) },
+            ]
+            #expect(errors.map { $0?.code } == [.invalidRequest, .invalidRequest])
+            #expect(errors.map { $0?.fate } == [.notSent, .notSent])
+            #expect(await words(of: request.responses) == ["ab"])
         }
     }
 

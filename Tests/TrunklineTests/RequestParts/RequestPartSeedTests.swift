@@ -108,7 +108,7 @@ private final class UploadLife: Sendable {
         }
     }
 
-    private func post(_ id: Int, _ count: Int, to stream: ReplyStream) async {
+    private func post(_ id: Int, _ count: Int, to stream: ReplyStream<Response>) async {
         for number in 1...count {
             if draw(0...3) == 0 { await rest(5000) }
             let isPart = number < count
@@ -121,7 +121,7 @@ private final class UploadLife: Sendable {
         }
     }
 
-    private func read(_ stream: ReplyStream, mustSucceed: Bool) async {
+    private func read(_ stream: ReplyStream<Response>, mustSucceed: Bool) async {
         let words = await words(of: stream)
         let last = words.last ?? "cancelled in time"
         outcomes.add("reply \(last)")

@@ -16,7 +16,7 @@ func update(_ body: Bytes) -> Request { Request(type: 0x405, body: body) }
 func failure(
     posting request: Request,
     isPart: Bool = false,
-    to stream: ReplyStream
+    to stream: ReplyStream<Response>
 ) async -> String? {
     do throws(ClientError) {
         try await stream.post(request, isPart: isPart)
@@ -60,7 +60,7 @@ extension Client {
     nonisolated var latestRequest: RequestID { requestIDs.load(ordering: .relaxed) }
 
     /// Adds a part to `request` of which nobody waits to hear that it is written.
-    nonisolated func addPart(_ part: Request, isPart: Bool, of request: RequestID, _ stream: ReplyStream) {
+    nonisolated func addPart(_ part: Request, isPart: Bool, of request: RequestID, _ stream: ReplyStream<Response>) {
         var frame = part.frame
         if isPart { frame.kind = .part }
         let part = RequestPart(id: commandQueue.nextRequestPartID(), request: request, frame: frame)

@@ -192,7 +192,7 @@ struct QueueingTests {
             try await client.connect()
             try await service.server.waitForConnections(1)
             await service.server.pauseReading()
-            var handles: [PendingRequest] = []
+            var handles: [PendingRequest<Response>] = []
             for _ in 0..<12 {
                 handles.append(client.start(ask(filled(100_000))))
                 try await service.pass(.milliseconds(10))

@@ -26,7 +26,7 @@ struct TypedRequestTests {
     /// Asks for a text, which comes as it is or backwards.
     private struct Read: ContentTypedRequest {
         static let type: UInt32 = 0x411
-        static let contentType: ContentType? = .json
+        static let contentType = ContentType.json
         static let decoders: [ContentType: @Sendable (Bytes) throws -> String] = [
             .json: { String($0) },
             .protobuf: { String(String($0).reversed()) },
@@ -37,7 +37,8 @@ struct TypedRequestTests {
 
     /// Sets what its protocol wants beside a body.
     private struct Prepared: TypedRequest {
-        static let contentType: ContentType? = .protobuf
+        static let type: UInt32 = 0
+        static let contentType = ContentType.protobuf
         func encode() -> Bytes { "key" }
         func prepare(_ request: inout Request) throws {
             request.type = 0x420

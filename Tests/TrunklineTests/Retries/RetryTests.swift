@@ -98,7 +98,7 @@ struct RetryTests {
 
     private struct Read: TypedRequest {
         static let type: UInt32 = 0x410
-        static var retry: RetryPolicy? { .idempotent() }
+        static var retry: RetryPolicy { .idempotent() }
         func encode() -> Bytes { "read" }
         static func decode(_ response: Response) -> String { String(response.body) }
     }

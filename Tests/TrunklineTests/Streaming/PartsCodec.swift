@@ -68,7 +68,7 @@ extension PartsCodec: CustomTestStringConvertible {
 }
 
 /// What `stream` gives until its end or failure: bodies, those of parts with a "+", and the failure's code and fate.
-func words(of stream: ReplyStream) async -> [String] {
+func words(of stream: ReplyStream<Response>) async -> [String] {
     var words: [String] = []
     do throws(ClientError) {
         for try await frame in stream {

@@ -94,7 +94,7 @@ struct StreamingLinkTests {
 
     @Test func aFullStreamThatIsLetGoResumesReading() throws {
         try simulate(speaking: PartsCodec.standard, handler: Self.flood) { service, client in
-            var stream: ReplyStream? = client.stream(ask("flood"), buffering: ReplyBuffering(maximumCount: 1))
+            var stream: ReplyStream<Response>? = client.stream(ask("flood"), buffering: ReplyBuffering(maximumCount: 1))
             try await service.pass(.seconds(1))
             #expect(await client.connection.isPaused)
             #expect(stream != nil)

@@ -230,7 +230,7 @@ struct StreamingTests {
     }
 
     /// The error that the next element is instead.
-    static func nextFailure(of parts: inout ReplyStream.AsyncIterator) async -> ClientError? {
+    static func nextFailure(of parts: inout ReplyStream<Response>.AsyncIterator) async -> ClientError? {
         do throws(ClientError) {
             let part = try await parts.next()
             Issue.record("no error, but \(String(describing: part))")

@@ -56,7 +56,7 @@ func filled(_ count: Int, with byte: UInt8 = 7) -> Bytes { Bytes([UInt8](repeati
 
 /// The error of a request that has failed; a success is an issue.
 func failure(
-    of handle: PendingRequest,
+    of handle: PendingRequest<Response>,
     sourceLocation: SourceLocation = #_sourceLocation
 ) async -> ClientError? {
     await failure(
@@ -70,7 +70,7 @@ func expectEcho(
     _ body: Bytes,
     by client: Client,
     timeout: Timeout = .default,
-    retry: RetryPolicy? = nil,
+    retry: RetryPolicy = .default,
     sourceLocation: SourceLocation = #_sourceLocation
 ) async throws {
     let reply = try await client.send(ask(body), timeout: timeout, options: CallOptions(retry: retry))
@@ -80,7 +80,7 @@ func expectEcho(
 /// Waits for the response to `handle`, which must carry `body`.
 func expectBody(
     _ body: Bytes,
-    of handle: PendingRequest,
+    of handle: PendingRequest<Response>,
     sourceLocation: SourceLocation = #_sourceLocation
 ) async throws {
     let reply = try await handle.value

@@ -27,7 +27,7 @@ struct TruncationTests {
             var reports = client.disconnects.makeAsyncIterator()
             try await expectEcho("first", by: client)
             let peer = await server.peers[0]
-            var lost: PendingRequest?
+            var lost: PendingRequest<Response>?
             switch moment {
             case .inQuiet: break
             case .withinAFrame: await peer.write([0])

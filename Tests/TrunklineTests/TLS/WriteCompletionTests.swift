@@ -51,7 +51,7 @@ struct WriteCompletionTests {
             try await server.listen(on: network.address("db"))
             let options = ClientOptions { options in
                 options.tls.roots = .only(authority.root)
-                options.reconnecting.policy = .never
+                options.reconnecting.policy = nil
                 options.requests.timeout = .seconds(600)
                 options.liveness.heartbeat = .none
             }

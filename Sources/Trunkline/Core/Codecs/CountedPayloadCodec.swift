@@ -21,7 +21,7 @@
 ///
 /// A head that is malformed or too long, and a payload that is too long or has no end where it should, end the link: where the
 /// next frame begins is not known then.
-public struct CountedPayloadCodec: FrameCodec, HeartbeatCodec, PushKeyCodec, ServerSideCodec {
+public struct CountedPayloadCodec: FrameCodec {
     /// What a head says about the payload behind it.
     public enum Payload: Sendable, Hashable {
         /// No payload follows, and nothing that ends one.
@@ -182,26 +182,11 @@ public struct CountedPayloadCodec: FrameCodec, HeartbeatCodec, PushKeyCodec, Ser
         with(\.writing, rule)
     }
 
-    /// The ping of `heartbeat`, if there is one.
-    public func ping(number: UInt64) -> Frame? { reading.heartbeat.map { Frame(.ping, head: $0.ping) } }
-
-    /// The pong of `heartbeat`, if there is one.
-    public func pong(answering ping: Frame) -> Frame? { reading.heartbeat.map { Frame(.pong, head: $0.pong) } }
-
-    /// Whether the two heads of `heartbeat` are the same.
-    public var pongsLookLikePings: Bool { reading.heartbeat.map { $0.ping == $0.pong } ?? false }
-
-    /// The same protocol as the server sees it: what it receives are requests and heartbeats.
-    public func serverSide() -> any FrameCodec { with(\.reading.isServerSide, true) }
-
-    /// Returns a codec in which `key` says what a push is about (`PushKeyCodec.pushKey(of:)`), in place of an earlier one: for
+    /// Returns a codec in which `key` says what a push is about (`Client.pushes(forKey:buffering:)`), in place of an earlier one: for
     /// NATS a word of `push.head`.
     public func keyingPushes(by key: @escaping @Sendable (Frame) -> PushKey?) -> CountedPayloadCodec {
         with(\.reading.pushKey, key)
     }
-
-    /// The key that `keyingPushes(by:)` gives `push`; `nil` without it.
-    public func pushKey(of push: Frame) -> PushKey? { reading.pushKey?(push) }
 
     // MARK: Bytes in
 
@@ -350,6 +335,17 @@ public struct CountedPayloadCodec: FrameCodec, HeartbeatCodec, PushKeyCodec, Ser
             throw FrameError(.malformed, "the \(receiver) does not find the serial \(frame.serial) in this frame")
         }
     }
+}
+
+// What the library asks of `HeartbeatCodec`, `PushKeyCodec` and `ServerSideCodec`, answered as `FrameCodec` wants it: only
+// who wraps a codec would call those.
+// swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+extension CountedPayloadCodec {
+    public func _ping(number: UInt64) -> Frame? { reading.heartbeat.map { Frame(.ping, head: $0.ping) } }
+    public func _pong(answering ping: Frame) -> Frame? { reading.heartbeat.map { Frame(.pong, head: $0.pong) } }
+    public var _pongsLookLikePings: Bool { reading.heartbeat.map { $0.ping == $0.pong } ?? false }
+    public func _pushKey(of push: Frame) -> PushKey? { reading.pushKey?(push) }
+    public func _serverSide() -> any FrameCodec { with(\.reading.isServerSide, true) }
 }
 
 extension Frame {

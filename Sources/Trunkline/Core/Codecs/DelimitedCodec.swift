@@ -21,7 +21,7 @@
 /// A received frame that is too long costs that frame and nothing else: it is delivered with the `malformedReason`
 /// `illegalLength` and the first bytes of its body, as many as a frame may have, and what follows up to its last
 /// delimiter is dropped as it arrives.
-public struct DelimitedCodec: FrameCodec, HeartbeatCodec, PushKeyCodec, ServerSideCodec {
+public struct DelimitedCodec: FrameCodec {
     /// The largest whole frame in bytes, delimiters included, both ways.
     package let maximumFrameSize: Int
 
@@ -112,25 +112,10 @@ public struct DelimitedCodec: FrameCodec, HeartbeatCodec, PushKeyCodec, ServerSi
     /// In order.
     public var matching: ResponseMatching { .inOrder }
 
-    /// The ping of `heartbeat`, if there is one.
-    public func ping(number: UInt64) -> Frame? { reading.heartbeat.map { Frame(.ping, body: $0.ping) } }
-
-    /// The pong of `heartbeat`, if there is one.
-    public func pong(answering ping: Frame) -> Frame? { reading.heartbeat.map { Frame(.pong, body: $0.pong) } }
-
-    /// Whether the two bodies of `heartbeat` are the same.
-    public var pongsLookLikePings: Bool { reading.heartbeat.map { $0.ping == $0.pong } ?? false }
-
-    /// The same protocol as the server sees it: what it receives are requests and heartbeats.
-    public func serverSide() -> any FrameCodec { with(\.reading.isServerSide, true) }
-
-    /// The same codec, for which `key` says what a push is about (`PushKeyCodec.pushKey(of:)`).
+    /// The same codec, for which `key` says what a push is about (`Client.pushes(forKey:buffering:)`).
     public func keyingPushes(by key: @escaping @Sendable (Frame) -> PushKey?) -> DelimitedCodec {
         with(\.reading.pushKey, key)
     }
-
-    /// What `keyingPushes(by:)` says; `nil` without it.
-    public func pushKey(of push: Frame) -> PushKey? { reading.pushKey?(push) }
 
     // MARK: Bytes in
 
@@ -232,15 +217,13 @@ public struct DelimitedCodec: FrameCodec, HeartbeatCodec, PushKeyCodec, ServerSi
     }
 }
 
-extension FrameCodec where Self == DelimitedCodec {
-    /// Frames that end with `delimiter`: `.delimited(by: "\r\n")`, `.delimited(by: [0xFF])`. See `DelimitedCodec`.
-    public static func delimited(
-        by delimiter: Bytes,
-        parts: Int = 1,
-        maximumFrameSize: Int = 8192,
-        file: StaticString = #fileID,
-        line: UInt = #line
-    ) -> DelimitedCodec {
-        DelimitedCodec(delimiter: delimiter, parts: parts, maximumFrameSize: maximumFrameSize, file: file, line: line)
-    }
+// What the library asks of `HeartbeatCodec`, `PushKeyCodec` and `ServerSideCodec`, answered as `FrameCodec` wants it: only
+// who wraps a codec would call those.
+// swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+extension DelimitedCodec {
+    public func _ping(number: UInt64) -> Frame? { reading.heartbeat.map { Frame(.ping, body: $0.ping) } }
+    public func _pong(answering ping: Frame) -> Frame? { reading.heartbeat.map { Frame(.pong, body: $0.pong) } }
+    public var _pongsLookLikePings: Bool { reading.heartbeat.map { $0.ping == $0.pong } ?? false }
+    public func _pushKey(of push: Frame) -> PushKey? { reading.pushKey?(push) }
+    public func _serverSide() -> any FrameCodec { with(\.reading.isServerSide, true) }
 }

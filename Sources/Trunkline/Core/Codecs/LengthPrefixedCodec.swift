@@ -9,7 +9,7 @@
 ///
 /// The body of a frame is everything behind the length, the serial number included: leave room for it in a request.
 /// A length above the limit ends the link, as it may be anything but a length.
-public struct LengthPrefixedCodec: FrameCodec, HeartbeatCodec, PushKeyCodec, ServerSideCodec {
+public struct LengthPrefixedCodec: FrameCodec {
     /// How the length is written.
     public struct Length: Sendable, Hashable {
         /// 1 to 8 bytes; `nil` for a varint.
@@ -113,7 +113,7 @@ public struct LengthPrefixedCodec: FrameCodec, HeartbeatCodec, PushKeyCodec, Ser
     ///
     /// `numbers` are those that the client hands out, up to what the type holds at most; a received frame with another one
     /// is a push. A place beyond the longest body stops the program.
-    public func serial<Value: WireInteger>(
+    public func serial<Value: FixedWidthInteger & UnsignedInteger>(
         at offset: Int,
         _ type: Value.Type,
         order: ByteOrder = .bigEndian,
@@ -135,7 +135,7 @@ public struct LengthPrefixedCodec: FrameCodec, HeartbeatCodec, PushKeyCodec, Ser
 
     /// The same with `frame.type`, at most 4 bytes, in the body, `offset` bytes from its beginning, written there as the
     /// serial number is. What the types mean is for `reading` to say. A place beyond the longest body stops the program.
-    public func type<Value: WireCode>(
+    public func type<Value: FixedWidthInteger & UnsignedInteger>(
         at offset: Int,
         _ type: Value.Type,
         order: ByteOrder = .bigEndian,
@@ -143,6 +143,8 @@ public struct LengthPrefixedCodec: FrameCodec, HeartbeatCodec, PushKeyCodec, Ser
         line: UInt = #line
     ) -> LengthPrefixedCodec {
         var codec = self
+        let width = MemoryLayout<Value>.size
+        require(width <= 4, "LengthPrefixedCodec: a type has at most 4 bytes, not \(width)", file, line)
         codec.type = place(at: offset, width: MemoryLayout<Value>.size, order, file, line)
         codec.arrangePlaces(file, line)
         return codec
@@ -200,25 +202,10 @@ public struct LengthPrefixedCodec: FrameCodec, HeartbeatCodec, PushKeyCodec, Ser
     /// By serial number if it has a place, otherwise in order.
     public var matching: ResponseMatching { serial == nil ? .inOrder : .serial(serials) }
 
-    /// The ping of `heartbeat`, if there is one.
-    public func ping(number: UInt64) -> Frame? { reading.heartbeat.map { Frame(.ping, body: $0.ping) } }
-
-    /// The pong of `heartbeat`, if there is one.
-    public func pong(answering ping: Frame) -> Frame? { reading.heartbeat.map { Frame(.pong, body: $0.pong) } }
-
-    /// Whether the two bodies of `heartbeat` are the same.
-    public var pongsLookLikePings: Bool { reading.heartbeat.map { $0.ping == $0.pong } ?? false }
-
-    /// The same protocol as the server sees it: what it receives are requests and heartbeats.
-    public func serverSide() -> any FrameCodec { with(\.reading.isServerSide, true) }
-
-    /// The same codec, for which `key` says what a push is about (`PushKeyCodec.pushKey(of:)`).
+    /// The same codec, for which `key` says what a push is about (`Client.pushes(forKey:buffering:)`).
     public func keyingPushes(by key: @escaping @Sendable (Frame) -> PushKey?) -> LengthPrefixedCodec {
         with(\.reading.pushKey, key)
     }
-
-    /// What `keyingPushes(by:)` says; `nil` without it.
-    public func pushKey(of push: Frame) -> PushKey? { reading.pushKey?(push) }
 
     // MARK: Bytes in
 
@@ -312,33 +299,13 @@ public struct LengthPrefixedCodec: FrameCodec, HeartbeatCodec, PushKeyCodec, Ser
     }
 }
 
-extension FrameCodec where Self == LengthPrefixedCodec {
-    /// Frames that begin with an integer of type `length`: `.lengthPrefixed(UInt32.self)`. See `LengthPrefixedCodec`.
-    public static func lengthPrefixed<Value: FixedWidthInteger & UnsignedInteger>(
-        _ length: Value.Type,
-        order: ByteOrder = .bigEndian,
-        countingItself: Bool = false,
-        maximumFrameSize: Int = 16 * 1024 * 1024,
-        file: StaticString = #fileID,
-        line: UInt = #line
-    ) -> LengthPrefixedCodec {
-        LengthPrefixedCodec(
-            length,
-            order: order,
-            countingItself: countingItself,
-            maximumFrameSize: maximumFrameSize,
-            file: file,
-            line: line
-        )
-    }
-
-    /// Frames that begin with `length`: `.lengthPrefixed(.varint)`. See `LengthPrefixedCodec`.
-    public static func lengthPrefixed(
-        _ length: LengthPrefixedCodec.Length,
-        maximumFrameSize: Int = 16 * 1024 * 1024,
-        file: StaticString = #fileID,
-        line: UInt = #line
-    ) -> LengthPrefixedCodec {
-        LengthPrefixedCodec(length, maximumFrameSize: maximumFrameSize, file: file, line: line)
-    }
+// What the library asks of `HeartbeatCodec`, `PushKeyCodec` and `ServerSideCodec`, answered as `FrameCodec` wants it: only
+// who wraps a codec would call those.
+// swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+extension LengthPrefixedCodec {
+    public func _ping(number: UInt64) -> Frame? { reading.heartbeat.map { Frame(.ping, body: $0.ping) } }
+    public func _pong(answering ping: Frame) -> Frame? { reading.heartbeat.map { Frame(.pong, body: $0.pong) } }
+    public var _pongsLookLikePings: Bool { reading.heartbeat.map { $0.ping == $0.pong } ?? false }
+    public func _pushKey(of push: Frame) -> PushKey? { reading.pushKey?(push) }
+    public func _serverSide() -> any FrameCodec { with(\.reading.isServerSide, true) }
 }

@@ -10,7 +10,7 @@ public struct Backoff: ReconnectPolicy, Hashable {
     public var base: Duration = .milliseconds(200)
     /// By how much the longest wait grows from round to round. Default 2; less than 1 counts as 1.
     public var factor: Double = 2
-    /// No wait is longer. Default 30 s.
+    /// No wait is longer, unless `minimum` is. Default 30 s.
     public var cap: Duration = .seconds(30)
 
     /// The defaults: no minimum, base 200 ms, factor 2, cap 30 s.
@@ -36,12 +36,17 @@ public struct Backoff: ReconnectPolicy, Hashable {
         return .nanoseconds(Int64(min(nanoseconds, limit, 9e18)))
     }
 
+    /// The shortest and the longest wait before round `round`, counted from 0, in nanoseconds.
+    package func waits(round: Int) -> ClosedRange<Int64> {
+        let lowest = max(0, minimum.clampedNanoseconds)
+        return lowest...max(lowest, ceiling(round: round).clampedNanoseconds)
+    }
+
     /// Waits from the minimum up to the ceiling of the failure's round, drawn evenly.
     public func decision(for failure: ReconnectFailure, random: () -> Double) -> ReconnectDecision {
-        let lowest = max(0, minimum.clampedNanoseconds)
-        let highest = max(lowest, ceiling(round: failure.round).clampedNanoseconds)
-        guard lowest < highest else { return .retry(after: .nanoseconds(lowest)) }
-        let nanoseconds = Double(lowest) + (Double(highest) - Double(lowest)) * random()
-        return .retry(after: .nanoseconds(Int64(min(nanoseconds, 9e18))))
+        let waits = waits(round: failure.round)
+        let (lowest, highest) = (Double(waits.lowerBound), Double(waits.upperBound))
+        guard lowest < highest else { return .retry(after: .nanoseconds(waits.lowerBound)) }
+        return .retry(after: .nanoseconds(Int64(min(lowest + (highest - lowest) * random(), 9e18))))
     }
 }

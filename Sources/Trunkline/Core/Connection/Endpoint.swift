@@ -14,10 +14,10 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
     /// Whether its links begin with a TLS handshake. Part of its identity: with and without are two endpoints.
     public private(set) var isSecured = false
 
-    /// Its share where endpoints are tried in a weighted order: of two, the one with twice the weight comes first twice
-    /// as often. Default 1; zero or less comes last. Neither written in the endpoint's text nor part of its identity:
-    /// the same server with another weight is an equal endpoint.
-    public var weight = 1.0
+    /// See `weighing(_:)`.
+    package var weight: Double { uncomparedWeight.value }
+
+    private var uncomparedWeight = Uncompared(1.0)
 
     /// The same endpoint with TLS: `Endpoint.unix(path: "/run/acme.sock").secured()`.
     public func secured() -> Endpoint {
@@ -26,22 +26,13 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
         return endpoint
     }
 
-    /// The same endpoint with this weight.
+    /// The same endpoint with this weight, its share where endpoints are tried in a weighted order: of two, the one with
+    /// twice the weight comes first twice as often. Default 1; zero or less comes last. Neither written in the endpoint's
+    /// text nor part of its identity: the same server with another weight is an equal endpoint.
     public func weighing(_ weight: Double) -> Endpoint {
         var endpoint = self
-        endpoint.weight = weight
+        endpoint.uncomparedWeight.value = weight
         return endpoint
-    }
-
-    /// Whether both are the same server, whatever their weights.
-    public static func == (a: Endpoint, b: Endpoint) -> Bool {
-        a.target == b.target && a.isSecured == b.isSecured
-    }
-
-    /// Hashes the server, not its weight.
-    public func hash(into hasher: inout Hasher) {
-        hasher.combine(target)
-        hasher.combine(isSecured)
     }
 
     /// The server at `host` (a name, an IPv4 or an IPv6 address), resolved at every connect. With a zero byte in `host` every
@@ -123,9 +114,9 @@ extension Endpoint: ExpressibleByStringLiteral {
 /// Why a text is no endpoint.
 public struct EndpointError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The rejected text, unescaped. It may contain a password or control characters: do not log it.
-    public let text: String
+    package let text: String
     /// What is wrong with it, for people.
-    public let reason: String
+    package let reason: String
 
     /// The text, the reason and what an endpoint looks like. The text is escaped, and without what stands before an `@`.
     public var description: String {

@@ -1,12 +1,6 @@
-/// Does not replace a link that failed or was lost. The next request connects anew.
-public struct NoRetries: ReconnectPolicy, Hashable {
-    init() {}
+/// Does not replace a link that failed or was lost: where options have no policy.
+package struct NoRetries: ReconnectPolicy {
+    package init() {}
 
-    /// Gives up.
-    public func decision(for failure: ReconnectFailure, random: () -> Double) -> ReconnectDecision { .giveUp }
-}
-
-extension ReconnectPolicy where Self == NoRetries {
-    /// Does not replace a link that failed or was lost. The next request connects anew.
-    public static var never: NoRetries { NoRetries() }
+    package func decision(for failure: ReconnectFailure, random: () -> Double) -> ReconnectDecision { .giveUp }
 }

@@ -1,7 +1,7 @@
 /// Decides whether, and after how long, to try again for a link that failed or was lost.
 ///
 /// `Backoff`, the default, waits exponentially longer with full jitter; the article Connecting has its settings for
-/// the policies of older libraries. `.never` does not replace links. Write your own as a value:
+/// the policies of older libraries. without any, links are not replaced. Write your own as a value:
 ///
 /// ```swift
 /// struct Patient: ReconnectPolicy {

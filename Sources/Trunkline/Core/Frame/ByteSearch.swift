@@ -63,11 +63,13 @@ extension Bytes {
         suffix.count <= count && shared(count - suffix.count..<count) == suffix
     }
 
-    /// Whether `byte` is among the bytes.
-    public func contains(_ byte: UInt8) -> Bool { firstIndex(of: byte) != nil }
+    /// Finds `byte` for `contains(_:)` of the standard library.
+    public func _customContainsEquatableElement(_ byte: UInt8) -> Bool? { firstOffset(of: byte) != nil }
 
-    /// The index of the first `byte`.
-    public func firstIndex(of byte: UInt8) -> Int? {
+    /// Finds `byte` for `firstIndex(of:)` of the standard library.
+    public func _customIndexOfEquatableElement(_ byte: UInt8) -> Int?? { .some(firstOffset(of: byte)) }
+
+    private func firstOffset(of byte: UInt8) -> Int? {
         unsafe withUnsafeBytes { unsafe $0.firstOffset(of: byte, from: 0, to: count) }
     }
 

@@ -47,7 +47,7 @@ public protocol SentFrameCodec: FrameCodec {
 /// HTTP over the link (`HTTPTunnel`) needs one, for which type 0x405 is a window update: a codec that wraps `.standard`
 /// forwards it.
 public protocol WindowedCodec: FrameCodec {
-    /// Whether `frame`, which a client sends with the serial of a request under way (`ReplyStream.post(_:isPart:)`), is a
+    /// Whether `frame`, which a client sends with the serial of a request under way, as `HTTPTunnel` does, is a
     /// window update: it says how many more bytes of the reply the client takes, and is neither a piece of the request nor
     /// its end. Called for the client's codec and for the test server's.
     func isWindowUpdate(_ frame: Frame) -> Bool
@@ -145,7 +145,7 @@ public protocol EndOfStreamCodec: FrameCodec {
 
 /// A codec with named fields whose values a handshake can set for the rest of the link.
 ///
-/// With any other codec, `Handshaker.setDefault(_:to:)` throws `invalidRequest`.
+/// With any other codec, `Handshaker.setDefault(_:to:)` throws `invalidArgument`.
 public protocol FieldDefaultsCodec: FrameCodec {
     /// From now on, frames of this link that do not set the named fields which `frame` has hold these: what the
     /// handshake was told by `Handshaker.setDefault(_:to:)`. Throws for fields that the protocol does not have.

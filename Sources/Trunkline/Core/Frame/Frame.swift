@@ -44,7 +44,7 @@ public struct Frame: Sendable, Hashable {
     /// but something about the link. Requests that had started behind the answered one are lost (`connectionLost`, fate
     /// `unknown`); those that had not go out on the next link. In a handshake it fails the attempt, unless the
     /// handshake has failed by itself. A `Connection` used alone hands the frame over and leaves the rest to the
-    /// server, which closes. A frame with this mark cannot be sent.
+    /// server, which closes. `Connection.write` refuses a frame with this mark.
     public package(set) var endsLink = false
     /// What is wrong with a received frame of which only that it was there, and where it ended, is certain; `nil` for
     /// nothing. Its body may be incomplete. Set by codecs (`markMalformed(_:)`).
@@ -53,7 +53,7 @@ public struct Frame: Sendable, Hashable {
     /// `protocolViolation`, fate `answered`, or is counted (`unknownResponses`) if nobody asked for it; a part with it fails
     /// its request, fate `unknown`, which is cancelled; a push with it is a gap in the streams of pushes. A `Connection` used
     /// alone hands it over. Set by `DelimitedCodec` (`illegalLength`), by layouts (`unknownType`, `missingBody`) and by codecs
-    /// of your own. A frame with this mark cannot be sent.
+    /// of your own. `Connection.write` refuses a frame with this mark.
     public package(set) var malformedReason: FrameError.Code?
     /// The message itself. If there is a head before the content or trailers behind it, as with HTTP/1.1, the named fields
     /// `headLength` and `trailerLength` of a received frame hold their sizes in bytes: errors then count the content alone.

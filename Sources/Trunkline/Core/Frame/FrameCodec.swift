@@ -25,11 +25,11 @@ public enum ResponseMatching: Sendable, Hashable {
 /// | heartbeats | ``HeartbeatCodec`` |
 /// | a frame that cancels a request | ``CancellingCodec`` |
 /// | a frame that is the last of a link | ``ClosingCodec`` |
-/// | a delay in the frame by which the server goes | ``GoAwayCodec`` |
+/// | a retry delay in its goAway frames | ``GoAwayCodec`` |
 /// | messages that the end of the connection ends | ``EndOfStreamCodec`` |
 /// | responses that depend on what was sent | ``SentFrameCodec`` |
 /// | responses that repeat something of their request | ``ResponseCheckingCodec`` |
-/// | requests behind which no other may be sent | ``PipeliningCodec`` |
+/// | requests that must be answered before the next is sent | ``PipeliningCodec`` |
 /// | requests that are always answered | ``PostingCodec`` |
 /// | responses that must not be kept | ``CachingCodec`` |
 /// | pushes about different things | ``PushKeyCodec`` |
@@ -37,8 +37,8 @@ public enum ResponseMatching: Sendable, Hashable {
 /// | frames by which a client takes more of a reply | ``WindowedCodec`` |
 /// | a server side that differs, and test servers | ``ServerSideCodec`` |
 ///
-/// Conform where `FrameCodec` is conformed to, or elsewhere in the same module. A conformance that another module adds, and
-/// one that depends on a generic parameter, are not seen by the client. A codec that wraps another conforms to everything
+/// Conform where `FrameCodec` is conformed to, or elsewhere in the same module. A conformance that another module adds, one
+/// that a subclass adds, and one that depends on a generic parameter, are not seen by the client. A codec that wraps another conforms to everything
 /// that it forwards.
 public protocol FrameCodec: Sendable {
     /// How responses find their requests.

@@ -28,20 +28,18 @@ public struct ReceiveBuffer: Sendable {
     /// So much of an incomplete frame is rather copied than kept in a large run of memory.
     private static let smallLeftOver = 4 * 1024
 
-    /// An empty buffer.
-    public init() {}
-
     /// A buffer that holds `bytes`, for trying a codec out.
-    public init(_ bytes: some Sequence<UInt8>) {
+    package init(_ bytes: some Sequence<UInt8>) {
         storage = Array(bytes)
         upper = storage.count
     }
 
-    /// A buffer that holds `bytes`, shared with them, not copied: a frame's body is read as a codec reads its input.
-    public init(_ bytes: Bytes) {
+    /// A buffer that holds `bytes`, shared with them, not copied: for trying a codec out, and for reading a frame's body as
+    /// a codec reads its input.
+    public init(_ bytes: Bytes = Bytes()) {
         storage = bytes.storage
         (lower, upper) = (bytes.start, bytes.start + bytes.count)
-        isShared = true
+        isShared = !bytes.isEmpty
     }
 
     /// How many bytes are there to be read.

@@ -1,7 +1,7 @@
 /// A checksum that a `FrameLayout` puts into frames and verifies.
 ///
 /// Two checksums are equal when their names and widths are.
-public struct Checksum: Sendable {
+public struct Checksum: Sendable, Hashable {
     /// The part of the frame that a checksum is computed over.
     public enum Scope: Sendable, Hashable {
         /// The body alone.
@@ -20,15 +20,18 @@ public struct Checksum: Sendable {
         case unavailable(String)
     }
 
-    let name: String
+    package let name: String
     /// The number of bytes it takes in a frame.
     let width: Int
-    let algorithm: Algorithm
+    /// What closures do cannot be compared.
+    private let uncompared: Uncompared<Algorithm>
+
+    var algorithm: Algorithm { uncompared.value }
 
     package init(_ name: String, width: Int, _ algorithm: Algorithm) {
         self.name = name
         self.width = width
-        self.algorithm = algorithm
+        uncompared = Uncompared(algorithm)
     }
 
     /// Whether it is a number, and so has a byte order.
@@ -93,18 +96,4 @@ extension Bytes {
         }
         self.init(storage)
     }
-}
-
-extension Checksum: Hashable, CustomStringConvertible {
-    /// Whether both have the same name and width. What closures do cannot be compared.
-    public static func == (a: Checksum, b: Checksum) -> Bool { a.name == b.name && a.width == b.width }
-
-    /// Feeds name and width to `hasher`.
-    public func hash(into hasher: inout Hasher) {
-        hasher.combine(name)
-        hasher.combine(width)
-    }
-
-    /// The algorithm's name.
-    public var description: String { name }
 }

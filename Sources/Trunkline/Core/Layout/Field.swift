@@ -1,7 +1,7 @@
 /// One field of a `FrameLayout`: what it holds, how many bytes wide it is and in which order they come.
 ///
 /// Integers are unsigned, 1 to 8 bytes wide (say `width:` where no Swift type has the width) and big-endian unless the
-/// field says otherwise. What is wrong with a field comes out when the layout is made, as a `LayoutError`.
+/// field says otherwise; type and status have 4 bytes at most. What is wrong with a field comes out when the layout is made, as a `LayoutError`.
 public struct Field: Sendable, Hashable {
     enum Content: Sendable, Hashable {
         case constant(request: [UInt8], response: [UInt8])
@@ -70,7 +70,10 @@ public struct Field: Sendable, Hashable {
     // MARK: Integers
 
     /// The type number, `frame.type`; at most 4 bytes. Repeated, it must hold the same number again.
-    public static func type<Value: WireCode>(_ value: Value.Type, order: ByteOrder = .bigEndian) -> Field {
+    public static func type<Value: FixedWidthInteger & UnsignedInteger>(
+        _ value: Value.Type,
+        order: ByteOrder = .bigEndian
+    ) -> Field {
         type(width: MemoryLayout<Value>.size, order: order)
     }
 
@@ -80,7 +83,10 @@ public struct Field: Sendable, Hashable {
     }
 
     /// The serial number, `frame.serial`. Repeated, it must hold the same number again.
-    public static func serial<Value: WireInteger>(_ value: Value.Type, order: ByteOrder = .bigEndian) -> Field {
+    public static func serial<Value: FixedWidthInteger & UnsignedInteger>(
+        _ value: Value.Type,
+        order: ByteOrder = .bigEndian
+    ) -> Field {
         serial(width: MemoryLayout<Value>.size, order: order)
     }
 
@@ -92,7 +98,10 @@ public struct Field: Sendable, Hashable {
     /// The status code, `frame.status`; at most 4 bytes. Requests have the field too and hold 0 in it.
     ///
     /// A response whose status is not one of the role `success` is an error response.
-    public static func status<Value: WireCode>(_ value: Value.Type, order: ByteOrder = .bigEndian) -> Field {
+    public static func status<Value: FixedWidthInteger & UnsignedInteger>(
+        _ value: Value.Type,
+        order: ByteOrder = .bigEndian
+    ) -> Field {
         status(width: MemoryLayout<Value>.size, order: order)
     }
 
@@ -102,7 +111,7 @@ public struct Field: Sendable, Hashable {
     }
 
     /// The length that tells where the frame ends, in bytes. Exactly one, somewhere before the body.
-    public static func length<Value: WireInteger>(
+    public static func length<Value: FixedWidthInteger & UnsignedInteger>(
         _ value: Value.Type,
         counting count: LengthCount,
         order: ByteOrder = .bigEndian
@@ -118,14 +127,12 @@ public struct Field: Sendable, Hashable {
     /// `order` says which seven bits come first: the low ones as in protobuf and MQTT (LEB128), or the high ones
     /// (`.bigEndian`). It is sent in its shortest form and may come with needless zeros, in ten bytes at most; above the
     /// frame size limit it is refused as `illegalLength`.
-    public static func length(
-        _ width: VariableWidth,
-        counting count: LengthCount,
-        order: ByteOrder = .littleEndian
-    ) -> Field { Field(.length(count, isVarint: true), width: 1, order: order) }
+    public static func varintLength(counting count: LengthCount, order: ByteOrder = .littleEndian) -> Field {
+        Field(.length(count, isVarint: true), width: 1, order: order)
+    }
 
     /// A number of the protocol's own, `frame[name]`; `default` is sent where the frame does not set it.
-    public static func integer<Value: WireInteger>(
+    public static func integer<Value: FixedWidthInteger & UnsignedInteger>(
         _ name: String,
         _ value: Value.Type,
         default: UInt64 = 0,
@@ -142,7 +149,7 @@ public struct Field: Sendable, Hashable {
 
     /// What the body holds, `frame["contentType"]`; `default` is sent where the frame does not set it. Every received frame
     /// has it then, so a peer that says nothing says 0 (`ContentType.bytes`).
-    public static func contentType<Value: WireInteger>(
+    public static func contentType<Value: FixedWidthInteger & UnsignedInteger>(
         _ value: Value.Type,
         default: UInt64 = 0,
         order: ByteOrder = .bigEndian
@@ -157,32 +164,11 @@ public struct Field: Sendable, Hashable {
     /// Requests and responses must be listed. What is not goes out as what it is most like (a ping or a cancellation as a
     /// request; a pong, a part, a push or a goAway as a response) and is told from it by its role. A frame with a number
     /// that is not listed is refused as `unknownType`.
-    public static func kind<Value: WireInteger>(
+    public static func kind<Value: FixedWidthInteger & UnsignedInteger>(
         _ value: Value.Type,
         _ numbers: [Frame.Kind: UInt64],
         order: ByteOrder = .bigEndian
     ) -> Field { Field(.kind(numbers), width: MemoryLayout<Value>.size, order: order) }
-}
-
-/// An integer that a field can hold: unsigned, of 1, 2, 4 or 8 bytes.
-public protocol WireInteger: FixedWidthInteger, UnsignedInteger {}
-
-extension UInt8: WireInteger {}
-extension UInt16: WireInteger {}
-extension UInt32: WireInteger {}
-extension UInt64: WireInteger {}
-
-/// An integer that a type or status field can hold: unsigned, of 1, 2 or 4 bytes.
-public protocol WireCode: WireInteger {}
-
-extension UInt8: WireCode {}
-extension UInt16: WireCode {}
-extension UInt32: WireCode {}
-
-/// An integer that is as wide as its value needs.
-public enum VariableWidth: Sendable, Hashable {
-    /// Seven bits in each byte; the top bit says that another byte follows.
-    case varint
 }
 
 /// What the length field of a `FrameLayout` counts, in bytes.
@@ -208,9 +194,9 @@ public struct LengthCount: Sendable, Hashable {
     }
 }
 
-extension LengthCount: CustomStringConvertible {
+extension LengthCount {
     /// What is counted, in words: `the body plus 4`.
-    public var description: String {
+    var words: String {
         let what =
             switch extent {
             case .body: "the body"
@@ -242,14 +228,14 @@ extension Field.Content {
     }
 }
 
-extension Field: CustomStringConvertible {
+extension Field {
     /// The field as an error names it.
-    public var description: String {
+    var words: String {
         let (what, name) = content.title
         return switch content {
         case .body: what
         case .length(_, isVarint: true): "length (varint)"
-        case .checksum(let checksum, _): "checksum \(checksum) (\(byteSize(width)))"
+        case .checksum(let checksum, _): "checksum \(checksum.name) (\(byteSize(width)))"
         default: what + (name.map { " \"\($0)\"" } ?? "") + " (\(byteSize(width)))"
         }
     }

@@ -36,8 +36,8 @@ extension LayoutShape {
             case .type: "type" + again
             case .serial: "serial" + again
             case .status: "status"
-            case .length(let count, isVarint: false): "length of \(count)"
-            case .length(let count, isVarint: true): "length of \(count), seven bits in a byte"
+            case .length(let count, isVarint: false): "length of \(count.words)"
+            case .length(let count, isVarint: true): "length of \(count.words), seven bits in a byte"
             case .kind(let numbers): "kind: " + list(numbers)
             case .integer(let name, let initial): cell(name) + (initial == 0 ? "" : ", \(initial) unless set")
             case .bytes(let name, nil): cell(name)

@@ -27,7 +27,7 @@ extension FrameLayout {
     ///   - response: The mark that a response has and everything else has not. Without the role `push`, all else that the
     ///     server sends are pushes.
     ///   - part: The types, or the mark, of a part of a response with more to come. Types tell parts of requests as well
-    ///     (`Client.stream` with `isPart`), as long as no role is told by anything but types.
+    ///     (`Client.open`), as long as no role is told by anything but types.
     ///   - window: The type of a frame by which the client takes more bytes of the reply to the request with the same
     ///     serial: see `WindowedCodec.isWindowUpdate(_:)`.
     ///   - goAway: The types, or the mark, by which the server says that it is about to go.
@@ -251,13 +251,17 @@ public enum RetryAfterField: Sendable, Hashable {
 
 /// Where an error response says why the server refused, in a layout without a status field: see the role `failureCode`.
 public struct FailureCode: Sendable, Hashable {
-    /// 1, 2 or 4.
-    private let width: Int
+    let width: Int
     private let order: ByteOrder
+
+    private init(width: Int, order: ByteOrder) { (self.width, self.order) = (width, order) }
 
     /// The first bytes of the body, an unsigned integer of 1, 2 or 4 bytes: `.body(UInt8.self)` in Modbus. They remain in
     /// the body.
-    public static func body<Value: WireCode>(_ type: Value.Type, order: ByteOrder = .bigEndian) -> FailureCode {
+    public static func body<Value: FixedWidthInteger & UnsignedInteger>(
+        _ type: Value.Type,
+        order: ByteOrder = .bigEndian
+    ) -> FailureCode {
         FailureCode(width: MemoryLayout<Value>.size, order: order)
     }
 

@@ -37,13 +37,13 @@ public struct FrameLayout: Sendable {
     }
 
     /// A layout of `fields` in this order. Fields that do not make a layout stop the program, with a message that names
-    /// the field; see `init(validating:)`.
+    /// the field; see `init(validating:response:)`.
     public init(@LayoutBuilder _ fields: () -> [Field], file: StaticString = #fileID, line: UInt = #line) {
         self = LayoutError.stopping(file, line) { () throws(LayoutError) in try FrameLayout(validating: fields()) }
     }
 
     /// A layout in which frames to the server have the fields of `request` and frames from it those of `response`, pings
-    /// and pushes included. Fields that do not make a layout stop the program; see `init(validatingRequest:response:)`.
+    /// and pushes included. Fields that do not make a layout stop the program; see `init(validating:response:)`.
     public init(
         @LayoutBuilder request: () -> [Field],
         @LayoutBuilder response: () -> [Field],
@@ -51,23 +51,21 @@ public struct FrameLayout: Sendable {
         line: UInt = #line
     ) {
         self = LayoutError.stopping(file, line) { () throws(LayoutError) in
-            try FrameLayout(validatingRequest: request(), response: response())
+            try FrameLayout(validating: request(), response: response())
         }
     }
 
-    /// A layout of `fields` in this order, for fields that are not known when the program is written.
+    /// A layout of `fields` in this order, for fields that are not known when the program is written. Where there is a
+    /// `response`, frames from the server have its fields, and frames to it those of `fields`.
     ///
-    /// Throws `LayoutError`, which names the field, for fields that do not make a layout.
-    public init(validating fields: [Field]) throws(LayoutError) {
-        try self.init(request: LayoutShape(fields, for: .request), response: LayoutShape(fields, for: .response))
-    }
-
-    /// A layout in which frames to the server have the fields of `request` and frames from it those of `response`, for
-    /// fields that are not known when the program is written.
-    ///
-    /// Throws `LayoutError`, which says in which of the two the field is, as in `request field 3, length (4 bytes)`.
-    public init(validatingRequest request: [Field], response: [Field]) throws(LayoutError) {
-        let requestShape = try LayoutShape(request, for: .request, of: "request ")
+    /// Throws `LayoutError`, which names the field, for fields that do not make a layout. Of two lists, it says in which the
+    /// field is: `request field 3, length (4 bytes)`.
+    public init(validating fields: [Field], response: [Field]? = nil) throws(LayoutError) {
+        guard let response else {
+            try self.init(request: LayoutShape(fields, for: .request), response: LayoutShape(fields, for: .response))
+            return
+        }
+        let requestShape = try LayoutShape(fields, for: .request, of: "request ")
         let responseShape = try LayoutShape(response, for: .response, of: "response ")
         if (requestShape.serial == nil) != (responseShape.serial == nil) {
             let lacking = requestShape.serial == nil ? "request" : "response"

@@ -2,9 +2,9 @@
 public struct LayoutError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The field or role at fault, with its position counted from 1, as in `field 3, length (4 bytes)`.
     /// Where requests and responses have layouts of their own: `request field 3, length (4 bytes)`.
-    public let field: String
+    package let field: String
     /// What is wrong with it.
-    public let message: String
+    package let message: String
 
     init(_ field: String, _ message: String) {
         self.field = field.escaped()

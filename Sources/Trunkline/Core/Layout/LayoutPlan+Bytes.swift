@@ -241,11 +241,11 @@ extension LayoutShape.ChecksumSlot {
     }
 
     private func mismatch(_ received: String, _ computed: String) -> FrameError {
-        FrameError(.checksumMismatch, "\(checksum) is \(received), computed \(computed)")
+        FrameError(.checksumMismatch, "\(checksum.name) is \(received), computed \(computed)")
     }
 
     private var noChecksum: FrameError {
-        FrameError(.malformed, "the checksum \(checksum) gave no \(slot.width) bytes")
+        FrameError(.malformed, "the checksum \(checksum.name) gave no \(slot.width) bytes")
     }
 
     /// Writes the checksum of a frame with these `parts`, whose `body` may be elsewhere.

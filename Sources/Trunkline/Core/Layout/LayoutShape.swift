@@ -89,7 +89,7 @@ struct LayoutShape: Sendable {
         var counting: LengthCount?
         var (lengthName, bodyName) = ("", "")
         for (index, field) in fields.enumerated() {
-            let name = "\(layout)field \(index + 1), \(field)"
+            let name = "\(layout)field \(index + 1), \(field.words)"
             if case .body(let sizes) = field.content {
                 if hasBody { throw LayoutError(name, "a layout has only one body") }
                 hasBody = true

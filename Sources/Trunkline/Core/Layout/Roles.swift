@@ -131,7 +131,10 @@ struct Roles: Sendable {
                 throw LayoutError(role: role, "it is the same as the role \(other.role)")
             }
         }
-        if list.failureCode != nil {
+        if let failureCode = list.failureCode {
+            guard failureCode.width <= 4 else {
+                throw LayoutError(role: "failureCode", "it can be 1 to 4 bytes wide, not \(failureCode.width)")
+            }
             guard list.failure != nil else {
                 throw LayoutError(role: "failureCode", "there is no role failure whose frames would say it")
             }

@@ -88,12 +88,19 @@ package struct PushBuffer: Sendable {
     package mutating func noteDropped(_ count: Int) {
         if case .dropped(let before)? = elements.last {
             elements[elements.count - 1] = .dropped(before + count)
-        } else if elements.count >= 2, case .dropped(let before) = elements[elements.count - 2] {
+        } else if elements.last == .reconnected, elements.count >= 2,
+            case .dropped(let before) = elements[elements.count - 2]
+        {
             // Told before the reconnect instead of after it, so that unread gaps do not grow without bound.
             elements[elements.count - 2] = .dropped(before + count)
         } else {
             elements.append(.dropped(count))
         }
+    }
+
+    /// A push found no room, and none that come after it are taken: the last element says so.
+    package mutating func noteOverflow() {
+        if case .dropped? = elements.last { noteDropped(1) } else { elements.append(.dropped(1)) }
     }
 
     /// Drops frames from the front until one of `size` bytes fits, and leaves one gap in their place.

@@ -12,7 +12,7 @@ public enum PushKey: Sendable, Hashable {
     case name(Bytes)
 
     /// The name whose UTF-8 bytes are those of `text`.
-    public init(_ text: String) { self = .name(Bytes(text)) }
+    package init(_ text: String) { self = .name(Bytes(text)) }
 }
 
 extension PushKey: ExpressibleByStringLiteral, ExpressibleByIntegerLiteral {

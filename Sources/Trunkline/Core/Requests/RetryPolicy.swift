@@ -7,17 +7,21 @@
 /// | is queued for a link that takes no new requests any more (`goAway`, another endpoint) | goes out on the next link | goes out on the next link | goes out on the next link |
 /// | loses its link (`connectionLost`, `protocolViolation`) after that | fails, `unknown` | fails, `unknown` | is sent again after a back-off |
 /// | finds no server within `options.reconnecting.maximumAttempts` (`unavailable`) | fails, `notSent` | fails, `notSent` | waits again after a back-off |
-/// | `rejected`, `timedOut`, `cancelled`, `closed`, `overloaded`, `invalidRequest`, `tlsFailed` | fails | fails | fails |
+/// | `rejected`, `timedOut`, `cancelled`, `closed`, `overloaded`, `invalidRequest`, `invalidResponse`, `invalidArgument`, `tlsFailed` | fails | fails | fails |
 ///
 /// Whatever the policy, a request has one deadline, counted from the call, and once its caller has given it up it is
 /// never sent again. A request that was written once and is given up before it is written again has the fate `unknown`.
 @nonexhaustive
 public enum RetryPolicy: Sendable, Hashable {
+    /// As is said elsewhere: for a call, by `TypedRequest.retry`; for a type of requests, by
+    /// `ClientOptions.Requests.retry`; for a client, `.ifUnsent`.
+    case `default`
+
     /// Never: a request belongs to the link that there is when it is made, also while it waits for its turn
     /// (`maximumInFlight`, `highWatermark`), or else to the next one.
     case never
 
-    /// As long as no byte of it was written. The default, for nothing is done twice by it.
+    /// As long as no byte of it was written. Nothing is done twice by it.
     ///
     /// It is no second try: the request keeps its place in the queue, without a back-off and without a token of the
     /// `RetryBudget`, since the server has seen nothing of it.
@@ -33,6 +37,11 @@ public enum RetryPolicy: Sendable, Hashable {
     /// Trying a request again of which something was written takes a token of the client's `RetryBudget`. What was never
     /// written takes none: it is no further load on the server.
     case idempotent(attempts: Int = 3, backoff: Backoff = Backoff(base: .milliseconds(50), cap: .seconds(1)))
+}
+
+extension RetryPolicy {
+    /// This policy, or `other` where this is the default.
+    func or(_ other: RetryPolicy) -> RetryPolicy { if case .default = self { other } else { self } }
 }
 
 /// How many requests a client may send again.

@@ -1,8 +1,19 @@
 /// A text in PEM (RFC 7468): certificates, or a private key. What it says is in no description of it.
-public struct PEM: Sendable, CustomStringConvertible, CustomReflectable {
-    private enum Source: Sendable {
+public struct PEM: Sendable {
+    private enum Source: Sendable, CustomStringConvertible, CustomReflectable {
         case file(String)
         case text(Bytes)
+
+        /// Where the text is, or how long it is.
+        var description: String {
+            switch self {
+            case .file(let path): "PEM in \(path.escaped())"
+            case .text(let text): "PEM of \(text.count) bytes"
+            }
+        }
+
+        /// Nothing: a private key is not for those who look around.
+        var customMirror: Mirror { Mirror(self, children: []) }
     }
 
     private let source: Source
@@ -14,22 +25,11 @@ public struct PEM: Sendable, CustomStringConvertible, CustomReflectable {
     /// byte, fails the attempt with `tls(.configuration)`. Give what a command prints as `.text`.
     public static func file(_ path: String) -> PEM { PEM(source: .file(path)) }
 
+    /// The text itself, as bytes.
+    package static func text(_ text: Bytes) -> PEM { PEM(source: .text(text)) }
+
     /// The text itself.
     public static func text(_ text: String) -> PEM { PEM(source: .text(Bytes(text))) }
-
-    /// The text itself, as bytes.
-    public static func text(_ text: Bytes) -> PEM { PEM(source: .text(text)) }
-
-    /// Where the text is, or how long it is.
-    public var description: String {
-        switch source {
-        case .file(let path): "PEM in \(path.escaped())"
-        case .text(let text): "PEM of \(text.count) bytes"
-        }
-    }
-
-    /// Nothing: a private key is not for those who look around.
-    public var customMirror: Mirror { Mirror(self, children: []) }
 
     /// Whether the text may be another the next time.
     package var isFile: Bool { if case .file = source { true } else { false } }
@@ -56,15 +56,15 @@ public struct PEM: Sendable, CustomStringConvertible, CustomReflectable {
 }
 
 /// Who one is in TLS: a certificate and the private key that belongs to it.
-public struct TLSIdentity: Sendable, CustomStringConvertible, CustomReflectable {
+public struct TLSIdentity: Sendable {
     /// The own certificate, and behind it those that lead towards a root.
-    public var certificates: PEM
+    package let certificates: PEM
     /// The private key of the first certificate.
-    public var privateKey: PEM
+    package let privateKey: PEM
     /// What an encrypted key is decrypted with. Asked whenever the key is read; it has until the end of the attempt to
     /// connect, and is cancelled then. When it throws, the attempt fails with `tls(.noPassphrase)`, whose message has the
     /// description of the error, and the next one asks again.
-    public var passphrase: (@Sendable () async throws -> String)?
+    package let passphrase: (@Sendable () async throws -> String)?
 
     /// An identity of these texts. Whether they fit is known when the first link is secured.
     public init(
@@ -89,10 +89,4 @@ public struct TLSIdentity: Sendable, CustomStringConvertible, CustomReflectable 
             passphrase: secret
         )
     }
-
-    /// Where the certificates are.
-    public var description: String { "identity by \(certificates)" }
-
-    /// Nothing: a private key is not for those who look around.
-    public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -68,7 +68,7 @@ public struct PublicKeyPin: Sendable, Hashable {
     }
 
     /// The pin of these 32 bytes; `nil` when they are more or fewer.
-    public init?(sha256 digest: some Sequence<UInt8>) {
+    package init?(sha256 digest: some Sequence<UInt8>) {
         self.digest = Array(digest)
         guard self.digest.count == 32 else { return nil }
     }
