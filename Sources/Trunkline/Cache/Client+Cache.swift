@@ -12,7 +12,7 @@ extension Client {
     /// fields, or the same key of its own (`CachePolicy.keyed(by:)`). What `options.cache` has room for is kept.
     ///
     /// **Coalescing.** Calls that ask the server for the same at the same time are coalesced into one request if their
-    /// `retry` and `waitsForReady` options are the same, too. It is that of the first call. Everybody is told how it ends, with
+    /// `retry` and `waitsForReady` options are the same, too. It is that of the first call. It ends in the same way for all of them, with
     /// the same error and the same fate. It goes on as long as somebody waits for it: a call that is cancelled or out
     /// of time leaves alone, fate `unknown`, and the request is given up as by `send` with the last one who leaves.
     ///
@@ -33,7 +33,7 @@ extension Client {
         timeout: Timeout = .default,
         options: CallOptions = CallOptions()
     ) async throws(ClientError) -> Response {
-        try await outcome(of: request, policy, timeout, options, retry: .default).get()
+        try await outcome(of: request, policy, timeout, options).get()
     }
 
     /// Returns the cached response to `request` as the request reads it, or sends it and returns the server's, as `policy`
@@ -47,7 +47,7 @@ extension Client {
         options: CallOptions = CallOptions()
     ) async throws(ClientError) -> Typed.Reply {
         let untyped = try Request(request)
-        let response = try await outcome(of: untyped, policy, timeout, options, retry: Typed.retry).get()
+        let response = try await outcome(of: untyped, policy, timeout, options.retrying(Typed.retry)).get()
         do throws(ClientError) {
             return try request.read(response)
         } catch {
@@ -91,13 +91,12 @@ extension Client {
         of request: Request,
         _ policy: CachePolicy,
         _ timeout: Timeout,
-        _ callOptions: CallOptions,
-        retry: RetryPolicy
+        _ callOptions: CallOptions
     ) async -> Outcome {
         if Task.isCancelled { return .failure(.cancelledUnsent) }
         let options: ResolvedOptions
         do throws(ClientError) {
-            options = try resolved(callOptions, timeout, retry: retry)
+            options = try resolved(callOptions, timeout)
         } catch {
             return .failure(error)
         }

@@ -25,7 +25,7 @@ extension Client {
     /// Goes to `endpoint`: now, if there is a link to another, an attempt or a wait; else it is where the next attempt
     /// goes. If it cannot be reached, the others have their turn.
     ///
-    /// - Throws: `invalidArgument` when `endpoint` is none of the client's: `replaceEndpoints(_:)` adds some. `closed`
+    /// - Throws: `invalidArgument` when the client does not have `endpoint`: `replaceEndpoints(_:)` adds some. `closed`
     ///   when the client is closed, or closing.
     public func switchEndpoint(to endpoint: Endpoint) throws(ClientError) {
         guard lifecycle == .open else {

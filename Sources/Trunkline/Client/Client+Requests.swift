@@ -91,20 +91,23 @@ extension Client {
 
     nonisolated func nextRequestID() -> RequestID { requestIDs.wrappingAdd(1, ordering: .relaxed).newValue }
 
-    /// The options of a call that is made now; fails when its timeout is not positive. `retry` is that of the request's type.
+    /// The options of a call that is made now; fails when its timeout is not positive.
     nonisolated func resolved(
         _ call: CallOptions,
         _ timeout: Timeout,
-        retry: RetryPolicy = .default,
         expectsResponse: Bool = true
     ) throws(ClientError) -> ResolvedOptions {
         let timeout = timeout.or(call.timeout).duration(orByDefault: options.requests.timeout)
         return ResolvedOptions(
-            retry: call.retry.or(retry).or(options.requests.retry).or(.ifUnsent),
+            retry: retryPolicy(of: call),
             waitsForReady: call.waitsForReady,
             deadline: try deadline(after: timeout),
             expectsResponse: expectsResponse
         )
+    }
+
+    nonisolated func retryPolicy(of call: CallOptions) -> RetryPolicy {
+        call.retry.or(options.requests.retry).or(.ifUnsent)
     }
 
     /// The instant `timeout` from now, `nil` for none; fails when it is not positive.

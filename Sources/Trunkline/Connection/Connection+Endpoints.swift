@@ -27,7 +27,7 @@ extension Connection {
 
     /// Goes to `endpoint`. As `Client.switchEndpoint(to:)`.
     ///
-    /// - Throws: `invalidArgument` when `endpoint` is none of the connection's: `replaceEndpoints(_:)` adds some. `closed`
+    /// - Throws: `invalidArgument` when the connection does not have `endpoint`: `replaceEndpoints(_:)` adds some. `closed`
     ///   when the connection is closed, or closing.
     public func switchEndpoint(to endpoint: Endpoint) throws(ClientError) {
         guard lifecycle < .closing else {

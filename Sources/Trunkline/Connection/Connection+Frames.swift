@@ -71,6 +71,7 @@ extension Connection {
         return await withTaskCancellationHandler {
             await withContinuation { continuation in
                 // Asked here and not before: each `await` above may let the loop do other things first.
+                direct.endReason = nil
                 if let frame = direct.inbox.popFirst() { return continuation.resume(returning: frame) }
                 guard lifecycle < .closing, !Task.isCancelled else { return continuation.resume(returning: nil) }
                 guard direct.reader == nil else {
@@ -79,7 +80,6 @@ extension Connection {
                     return continuation.resume(returning: nil)
                 }
                 direct.reader = (id, continuation)
-                direct.endReason = nil
                 entered { connection in
                     connection.connectIfNeeded()
                     connection.updateReading()

@@ -92,7 +92,7 @@ extension Client {
             return ReplyStream(channel)
         }
         let options = ResolvedOptions(
-            retry: callOptions.retry.or(options.requests.retry).or(.ifUnsent),
+            retry: retryPolicy(of: callOptions),
             waitsForReady: callOptions.waitsForReady,
             deadline: deadline
         )

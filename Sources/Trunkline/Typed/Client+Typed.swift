@@ -2,7 +2,8 @@
 ///
 /// Parameters and errors are those of the call with a `Request`. Further, an error thrown by `encode` or `prepare` becomes
 /// `invalidRequest`, fate `notSent`, and one thrown by `decode` becomes `invalidResponse`, a `FrameError`
-/// `protocolViolation`, fate `answered`, with the error as its cause. A request type can say for all calls that it may be sent again: `TypedRequest.retry`.
+/// `protocolViolation`, fate `answered`, with the error as its cause. A request type can say for all calls that it may be sent
+/// again: `TypedRequest.retry`.
 extension Client {
     /// Sends `request` and returns the server's response as the request reads it.
     public nonisolated func send<Typed: TypedRequest>(
@@ -11,7 +12,7 @@ extension Client {
         options: CallOptions = CallOptions()
     ) async throws(ClientError) -> Typed.Reply {
         let frame = try Request(request).frame
-        let options = try resolved(options, timeout, retry: Typed.retry)
+        let options = try resolved(options.retrying(Typed.retry), timeout)
         return try request.read(try await outcome(of: frame, options).get())
     }
 
@@ -23,9 +24,11 @@ extension Client {
         options: CallOptions = CallOptions()
     ) async -> [Result<Typed.Reply, ClientError>] {
         let encoded = requests.map { request in Result { () throws(ClientError) in try Request(request) } }
-        var options = options
-        options.retry = options.retry.or(Typed.retry)
-        let outcomes = await send(all: encoded.compactMap { try? $0.get() }, timeout: timeout, options: options)
+        let outcomes = await send(
+            all: encoded.compactMap { try? $0.get() },
+            timeout: timeout,
+            options: options.retrying(Typed.retry)
+        )
         var answered = outcomes.makeIterator()
         return zip(requests, encoded).compactMap { request, encoded in
             if case .failure(let error) = encoded { return .failure(error) }
@@ -42,9 +45,7 @@ extension Client {
         options: CallOptions = CallOptions()
     ) throws(ClientError) -> PendingRequest<Typed.Reply> {
         let untyped = try Request(request)
-        var options = options
-        options.retry = options.retry.or(Typed.retry)
-        return start(untyped, timeout: timeout, options: options).read(by: request)
+        return start(untyped, timeout: timeout, options: options.retrying(Typed.retry)).read(by: request)
     }
 
     /// Sends `request` and returns the server's reply as it comes: `decode` reads every part of it, and the response.
@@ -56,13 +57,11 @@ extension Client {
         buffering: ReplyBuffering = ReplyBuffering()
     ) throws(ClientError) -> ReplyStream<Typed.Reply> {
         let untyped = try Request(request)
-        var options = options
-        options.retry = options.retry.or(Typed.retry)
         let responses = stream(
             untyped,
             timeout: timeout,
             partTimeout: partTimeout,
-            options: options,
+            options: options.retrying(Typed.retry),
             buffering: buffering
         )
         return responses.read(by: request)
