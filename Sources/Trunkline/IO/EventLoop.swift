@@ -69,12 +69,17 @@ package protocol EventLoop: SerialExecutor, TaskExecutor {
 
     /// A seed for random choices (jitter, order of endpoints): the system's, or the simulation's next one.
     func randomSeed() -> UInt64
+
+    /// What is known of the network that sockets of this loop live in.
+    var pathMonitor: any PathMonitor { get }
 }
 
 extension EventLoop {
     package func expectNews() {}
 
     package var turnTime: Instant { now }
+
+    package var pathMonitor: any PathMonitor { NoPathMonitor.shared }
 
     package var taskExecutor: any TaskExecutor { self }
     package var callbackExecutor: (any TaskExecutor)? { nil }
@@ -93,6 +98,9 @@ package protocol Transport: AnyObject {
 
     /// Who hears of it; held weakly.
     var handler: (any TransportHandler)? { get set }
+
+    /// The address of this end, once it is connected; `nil` before, and where it is not known.
+    var localAddress: SocketAddress? { get }
 
     /// Whether `handler` wants to hear `.readable`. Off until set; a paused transport exerts back-pressure on the peer.
     var isReading: Bool { get set }
@@ -139,6 +147,7 @@ package protocol Transport: AnyObject {
 }
 
 extension Transport {
+    package var localAddress: SocketAddress? { nil }
     package var receivedCount: Int { 0 }
     package var isHoldingBytes: Bool { false }
     package var heldByteCount: Int { 0 }

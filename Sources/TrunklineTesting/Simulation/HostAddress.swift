@@ -38,6 +38,26 @@ enum HostAddress: Hashable {
         case .unix: self
         }
     }
+
+    /// 127.0.0.1 or ::1; a path stays as it is.
+    var loopback: HostAddress {
+        switch self {
+        case .ip(let bytes) where bytes.count == 4: .ip([127, 0, 0, 1])
+        case .ip: .ip([UInt8](repeating: 0, count: 15) + [1])
+        case .unix: self
+        }
+    }
+
+    /// Whether it needs no interface: a loopback address or a path.
+    var isLoopback: Bool { socketAddress(port: 0).isLoopback }
+
+    var isUnix: Bool {
+        if case .unix = self { true } else { false }
+    }
+
+    func isSameFamily(as other: HostAddress) -> Bool {
+        socketAddress(port: 0).family == other.socketAddress(port: 0).family
+    }
 }
 
 extension HostAddress: CustomStringConvertible {

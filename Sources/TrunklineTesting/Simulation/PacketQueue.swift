@@ -23,6 +23,10 @@ enum NetworkEvent {
     case arrival(Packet, link: UInt64, at: Side)
     /// A name has been looked up.
     case resolved(@Sendable () -> Void)
+    /// A link could not leave its host.
+    case connectFailed(TransportError, link: UInt64)
+    /// Clients hear of a change of their host's network.
+    case change(NetworkChange)
 }
 
 /// The events to come, in the order of their time and, at one time, of their scheduling.

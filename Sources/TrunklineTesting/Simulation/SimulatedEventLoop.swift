@@ -103,7 +103,11 @@ package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
         handler: any TransportHandler
     ) -> any Transport {
         preconditionIsCurrent()
-        return SimulatedTransport(network.connect(to: address, handler: handler), .client, on: self)
+        return SimulatedTransport(
+            network.connect(to: address, from: options.sourceAddress, handler: handler),
+            .client,
+            on: self
+        )
     }
 
     package func listen(
@@ -113,6 +117,8 @@ package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
         preconditionIsCurrent()
         return SimulatedListener(try network.listen(on: address, handler: handler), on: self)
     }
+
+    package var pathMonitor: any PathMonitor { SimulatedPathMonitor(on: self) }
 
     package func randomSeed() -> UInt64 { confined { seeds.next() } }
 }

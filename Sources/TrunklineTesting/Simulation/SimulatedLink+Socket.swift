@@ -118,5 +118,11 @@ extension SimulatedLink {
         }
     }
 
+    /// The address of `side` while it is connected; a client of a path has none.
+    func localAddress(_ side: Side) -> SocketAddress? {
+        guard end(side).phase == .open, end(side).address != .unix(path: "") else { return nil }
+        return end(side).address
+    }
+
     func transportID(_ side: Side) -> UInt64 { id * 2 + UInt64(side.rawValue) }
 }

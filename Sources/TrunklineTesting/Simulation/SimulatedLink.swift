@@ -13,8 +13,11 @@ final class SimulatedLink: @unchecked Sendable {
     private let ends: [LinkEnd]
     /// By the side that writes.
     var pipes = [Pipe(), Pipe()]
-    /// Packets wait in `held` instead of arriving.
-    private(set) var isCut = false
+    /// The server's host is cut off.
+    private var isCut = false
+    /// The client's host has no way for packets of this link.
+    private var isStranded = false
+    /// Packets that arrived while the link was cut or stranded.
     private var held: [(packet: Packet, side: Side)] = []
     /// Packets vanish.
     private var isVanished = false
@@ -73,7 +76,7 @@ final class SimulatedLink: @unchecked Sendable {
 
     func arrive(_ packet: Packet, at side: Side) {
         guard !isVanished else { return network.note(.lost, id, side.rawValue) }
-        guard !isCut else {
+        guard !isCut, !isStranded else {
             held.append((packet, side))
             return network.note(.held, id, side.rawValue)
         }
@@ -119,7 +122,17 @@ final class SimulatedLink: @unchecked Sendable {
     /// Lets packets wait (a partition), or lets those that waited set out again.
     func setCut(_ cut: Bool) {
         isCut = cut
-        guard !cut else { return }
+        releaseHeld()
+    }
+
+    /// As `setCut`, for what keeps packets at the client's host.
+    func setStranded(_ stranded: Bool) {
+        isStranded = stranded
+        releaseHeld()
+    }
+
+    private func releaseHeld() {
+        guard !isCut, !isStranded else { return }
         for (packet, side) in held {
             // Sent anew, so that a packet still under way may arrive before: a byte's place is not in its packet.
             let time = pipes[side.other.rawValue].arrival(of: 0, sentAt: network.now, traits, &network.random)
@@ -147,6 +160,7 @@ extension SimulatedLink: CustomStringConvertible {
             if pipe.arrived > 0 { text += ", \(pipe.arrived) bytes unread" }
             if end.phase == .open, !end.isReading { text += ", not reading" }
         }
+        if isStranded { text += ", without a path from \(HostAddress(end(.client).address))" }
         return text + (isCut ? ", partitioned" : "") + (isVanished ? ", half-open" : "") + ")"
     }
 }

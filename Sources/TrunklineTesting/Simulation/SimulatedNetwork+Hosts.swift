@@ -27,8 +27,9 @@ extension SimulatedNetwork {
     }
 }
 
-/// Faults. A host is named by its name, its IP address, or `unix:` and a path; `nil` stands for every host. A client
-/// has no host of its own: what happens to a host happens to every link to a server there.
+/// Faults. A host is named by its name, its IP address, or `unix:` and a path; `nil` stands for every host. What
+/// happens to a host happens to every link to a server there; what happens to the host that all clients share is said by
+/// its interfaces, from `addInterface(_:address:metric:isTunnel:)` on.
 extension SimulatedNetwork {
     /// Holds every packet to and from `host` until `heal`: links freeze, connecting takes for ever.
     public func partition(_ host: String? = nil) { setCut(true, host) }
@@ -100,7 +101,7 @@ extension SimulatedNetwork {
     }
 
     /// The addresses of `host`, which is made if there is none; `nil` for `nil`.
-    private func addresses(of host: String?) -> [HostAddress]? {
+    func addresses(of host: String?) -> [HostAddress]? {
         guard let host else { return nil }
         loop.network.names.host(host)
         return loop.network.names.lookUp(host)

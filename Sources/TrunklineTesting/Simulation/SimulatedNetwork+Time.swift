@@ -6,4 +6,15 @@ extension SimulatedNetwork {
     package func stall(for duration: Duration) {
         loop.confined { loop.time.advance(to: loop.now.advanced(by: duration)) }
     }
+
+    /// Puts the machine to sleep for `duration`, in which nothing on this network happens: timers and packets that come due
+    /// meanwhile are late. Clients learn within 5 ms of virtual time that the machine has slept. To be called within `run`;
+    /// when it returns, the time has passed.
+    public func putToSleep(for duration: Duration) {
+        stall(for: duration)
+        loop.confined {
+            loop.network.note(.fault, detail: "slept for \(duration)")
+            loop.network.announce(.wake)
+        }
+    }
 }

@@ -26,6 +26,8 @@ final class SimulatedTransport: Transport {
         }
     }
 
+    var localAddress: SocketAddress? { link.localAddress(side) }
+
     var isReading: Bool {
         get { link.end(side).isReading }
         set {

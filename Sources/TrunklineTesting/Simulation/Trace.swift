@@ -9,6 +9,7 @@ struct Trace {
         case resolved, connect, connected, connectFailed, accepted
         case write, packet, held, lost, read, end, reset, finish, close
         case listen, stopListening, fault
+        case networkChange
     }
 
     var isRecording = false

@@ -9,6 +9,11 @@ final class VirtualNetwork: @unchecked Sendable {
     var trace = Trace()
     var names = NameTable()
     var faults: HostFaults
+    /// Of the host that all clients share.
+    private(set) var interfaces = HostInterfaces()
+    /// Whether clients are told nothing of `interfaces`.
+    var hidesPaths = false
+    private var observers = PathObservers()
     var bytesDelivered = 0
     private(set) var linksMade: UInt64 = 0
 
@@ -46,13 +51,18 @@ final class VirtualNetwork: @unchecked Sendable {
         links.keys.sorted().compactMap { links[$0] }.filter { hosts?.contains($0.serverHost) ?? true }
     }
 
-    func connect(to address: SocketAddress, handler: any TransportHandler) -> SimulatedLink {
+    func connect(
+        to address: SocketAddress,
+        from source: SocketAddress?,
+        handler: any TransportHandler
+    ) -> SimulatedLink {
         linksMade += 1
         let host = HostAddress(address)
+        let local = interfaces.localAddress(to: host, from: source.map { HostAddress($0) })
         let link = SimulatedLink(
             id: linksMade,
             network: self,
-            from: clientAddress(for: address),
+            from: ((try? local.get()) ?? host.wildcard).socketAddress(port: UInt16(32_768 + linksMade % 16_384)),
             to: address,
             traits: faults.traits(of: host),
             handler: handler
@@ -60,21 +70,57 @@ final class VirtualNetwork: @unchecked Sendable {
         link.setCut(faults.isCut(host))
         links[link.id] = link
         note(.connect, link.id, detail: "\(address)")
-        link.connect()
+        switch local {
+        case .success(let local):
+            link.setStranded(!interfaces.carries(local, to: host))
+            link.connect()
+        case .failure(var error):
+            error.message = "connecting to \(address): \(error.message)"
+            let delay = random.number(in: 1_000...50_000)
+            push(.connectFailed(error, link: link.id), at: now.advanced(by: .nanoseconds(delay)))
+        }
         return link
     }
 
-    /// Every client has the same host and a port of its own.
-    private func clientAddress(for server: SocketAddress) -> SocketAddress {
-        let port = UInt16(32_768 + linksMade % 16_384)
-        return switch server {
-        case .ipv4: .ipv4([10, 255, 0, 1], port: port)
-        case .ipv6: .ipv6([0xfd] + [UInt8](repeating: 0, count: 14) + [1], port: port, scope: 0)
-        case .unix: .unix(path: "")
+    func remove(_ link: SimulatedLink) { links[link.id] = nil }
+
+    // MARK: Interfaces
+
+    /// Changes the interfaces and routes of the clients' host; clients hear of what is visible.
+    func changeInterfaces(_ description: String, isVisible: Bool, _ change: (inout HostInterfaces) -> Void) {
+        var changed = interfaces
+        change(&changed)
+        guard changed != interfaces else { return }
+        interfaces = changed
+        note(.fault, detail: description)
+        for link in links() {
+            link.setStranded(!interfaces.carries(HostAddress(link.end(.client).address), to: link.serverHost))
         }
+        if isVisible { announce(.paths) }
     }
 
-    func remove(_ link: SimulatedLink) { links[link.id] = nil }
+    /// Tells `observer` of changes; false when it will hear of none.
+    func observe(_ observer: any PathObserver) -> Bool {
+        guard !hidesPaths else { return false }
+        observers.add(observer)
+        return true
+    }
+
+    /// Tells the observers of `change` a little later, once for all that happens until then.
+    func announce(_ change: NetworkChange) {
+        guard !hidesPaths, observers.begin(change) else { return }
+        push(.change(change), at: now.advanced(by: .nanoseconds(random.number(in: 0...5_000_000))))
+    }
+
+    private func tell(of change: NetworkChange) {
+        var told = observers.end(change)
+        guard !hidesPaths else { return }
+        note(.networkChange, change == .wake ? 1 : 0, told.count, detail: "\(change)")
+        while !told.isEmpty {
+            told.swapAt(random.below(told.count), told.count - 1)
+            told.removeLast().networkChanged(change)
+        }
+    }
 
     // MARK: Names
 
@@ -147,6 +193,8 @@ final class VirtualNetwork: @unchecked Sendable {
             switch event {
             case .arrival(let packet, let id, let side): links[id]?.arrive(packet, at: side)
             case .resolved(let answer): answer()
+            case .connectFailed(let error, let id): links[id]?.fail(.client, error)
+            case .change(let change): tell(of: change)
             }
         }
         return count

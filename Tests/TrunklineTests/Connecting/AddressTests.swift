@@ -294,7 +294,7 @@ import TrunklineTesting
     @Test func aSourceAddressOfTheOtherFamilySkipsAnAddress() throws {
         try simulate { service, _ in
             let options = ClientOptions {
-                $0.connecting.sourceAddress = "10.9.9.9"
+                $0.connecting.sourceAddress = "10.255.0.1"
                 $0.reconnecting.maximumAttempts = 1
             }
             service.network.swallowConnections(to: "fd00::1")

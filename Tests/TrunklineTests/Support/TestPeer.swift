@@ -29,13 +29,15 @@ actor TestPeer: TransportHandler {
 
     // MARK: Commands
 
-    func connect(to address: SocketAddress, reading: Bool = true) async throws {
+    func connect(to address: SocketAddress, from source: String? = nil, reading: Bool = true) async throws {
+        var options = SocketOptions()
+        options.sourceAddress = source.flatMap { literalAddress($0, port: 0) }
         if let tls {
             transport = SecuredTransport(try tls.makeEngine(for: "db"), on: loop, handler: self) { [loop] in
-                loop.connect(to: address, options: SocketOptions(), handler: $0)
+                loop.connect(to: address, options: options, handler: $0)
             }
         } else {
-            transport = loop.connect(to: address, options: SocketOptions(), handler: self)
+            transport = loop.connect(to: address, options: options, handler: self)
         }
         transport?.isReading = reading
         await wait { $0.events.contains { $0 != "securing" } }
@@ -74,6 +76,8 @@ actor TestPeer: TransportHandler {
             write([0])
         }
     }
+
+    var localAddress: SocketAddress? { transport?.localAddress }
 
     var unsentCiphertext: Int { (transport as? SecuredTransport)?.engine.outgoing.count ?? 0 }
 

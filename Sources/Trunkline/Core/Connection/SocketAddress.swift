@@ -43,6 +43,38 @@ package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
+    /// Whether it leads to this very host whatever its network is like: a loopback address, or a path.
+    package var isLoopback: Bool {
+        switch self {
+        case .ipv4(let bytes, _): return bytes.first == 127
+        case .ipv6(let bytes, _, _):
+            let isMapped = bytes.prefix(12) == [UInt8](repeating: 0, count: 10) + [0xff, 0xff]
+            return isMapped ? bytes[12] == 127 : bytes.dropLast().allSatisfy { $0 == 0 } && bytes.last == 1
+        case .unix: return true
+        }
+    }
+
+    /// The IP address as it is written (RFC 5952 §4), without its port; for a path the path.
+    package var host: String {
+        switch self {
+        case .ipv4(let bytes, _): return bytes.map(String.init).joined(separator: ".")
+        case .ipv6(let bytes, _, _):
+            let groups = stride(from: 0, to: bytes.count, by: 2).map { UInt16(bytes[$0]) << 8 | UInt16(bytes[$0 + 1]) }
+            // The longest run of zeros, the first of equally long ones; a single zero is written.
+            var (gap, run) = (0..<0, 0)
+            for (index, group) in groups.enumerated() {
+                run = group == 0 ? run + 1 : 0
+                if run > max(1, gap.count) { gap = index + 1 - run..<index + 1 }
+            }
+            func text(_ groups: ArraySlice<UInt16>) -> String {
+                groups.map { String($0, radix: 16) }.joined(separator: ":")
+            }
+            guard !gap.isEmpty else { return text(groups[...]) }
+            return text(groups[..<gap.lowerBound]) + "::" + text(groups[gap.upperBound...])
+        case .unix(let path): return path.escaped()
+        }
+    }
+
     /// The same host with another port; a path has none.
     package func with(port: UInt16) -> SocketAddress {
         switch self {

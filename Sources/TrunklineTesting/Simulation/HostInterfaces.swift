@@ -1,0 +1,116 @@
+import Trunkline
+
+/// The interfaces, addresses and routes of the host that every client of a simulated network has.
+///
+/// At first there is one interface, "eth0", with an address of each family.
+struct HostInterfaces: Equatable {
+    struct Interface: Equatable {
+        let name: String
+        /// In the order they were added; a new socket gets the first of its family.
+        var addresses: [HostAddress]
+        /// The interface with the lowest one has the default route.
+        var metric = 100
+        var isTunnel = false
+        var isUp = true
+        /// Holds every packet, and no route says so.
+        var isCut = false
+
+        /// What a new socket to `host` gets; `nil` when the interface is down or has no address of that family.
+        func source(for host: HostAddress) -> HostAddress? {
+            isUp ? addresses.first { $0.isSameFamily(as: host) } : nil
+        }
+    }
+
+    /// The route to one host, which goes before the default route.
+    enum HostRoute: Equatable {
+        case unreachable
+        case through(String)
+    }
+
+    private(set) var interfaces = [
+        Interface(
+            name: "eth0",
+            addresses: [.ip([10, 255, 0, 1]), .ip([0xfd] + [UInt8](repeating: 0, count: 14) + [1])]
+        )
+    ]
+    /// Asked by key only, never iterated.
+    private var routes: [HostAddress: HostRoute] = [:]
+
+    // MARK: Changes
+
+    func hasInterface(_ name: String) -> Bool { interfaces.contains { $0.name == name } }
+
+    /// The interface that has `address`, up or not.
+    func owner(of address: HostAddress) -> Interface? { interfaces.first { $0.addresses.contains(address) } }
+
+    mutating func add(_ interface: Interface) { interfaces.append(interface) }
+
+    /// Changes the interface called `name`, if there is one.
+    mutating func change(_ name: String, _ body: (inout Interface) -> Void) {
+        guard let index = interfaces.firstIndex(where: { $0.name == name }) else { return }
+        body(&interfaces[index])
+    }
+
+    /// Sets the route to `host`, or with `nil` leaves it to the default route.
+    mutating func setRoute(_ route: HostRoute?, to host: HostAddress) { routes[host] = route }
+
+    // MARK: Questions
+
+    /// Whether an interface is up and has an address.
+    var hasNetwork: Bool { interfaces.contains { $0.isUp && !$0.addresses.isEmpty } }
+
+    /// Whether `address` is a loopback address, or on an interface that is up.
+    func isUsable(_ address: HostAddress) -> Bool { address.isLoopback || owner(of: address)?.isUp == true }
+
+    /// The interface by which a new socket leaves for `host`, and the address that it gets; `nil` when no route leads
+    /// there. A `source` decides alone: packets leave by the interface that has it.
+    func route(to host: HostAddress, from source: HostAddress? = nil) -> (interface: Interface, source: HostAddress)? {
+        if let source {
+            guard routes[host] != .unreachable, source.isSameFamily(as: host), let owner = owner(of: source), owner.isUp
+            else { return nil }
+            return (owner, source)
+        }
+        switch routes[host] {
+        case .unreachable?: return nil
+        case .through(let name)?:
+            if let interface = interfaces.first(where: { $0.name == name }), let source = interface.source(for: host) {
+                return (interface, source)
+            }
+        case nil: break
+        }
+        var best: (interface: Interface, source: HostAddress)?
+        for interface in interfaces where best.map({ interface.metric < $0.interface.metric }) ?? true {
+            if let source = interface.source(for: host) { best = (interface, source) }
+        }
+        return best
+    }
+
+    /// Whether the packets of a link between `local` and `host` travel now.
+    func carries(_ local: HostAddress, to host: HostAddress) -> Bool {
+        if host.isLoopback { return true }
+        guard let (interface, _) = route(to: host, from: local) else { return false }
+        return !interface.isCut
+    }
+
+    /// The local address of a new socket to `host` that is bound to `source`, or why there is none.
+    func localAddress(to host: HostAddress, from source: HostAddress?) -> Result<HostAddress, TransportError> {
+        guard !host.isUnix else { return .success(.unix(path: "")) }
+        let source = source == host.wildcard ? nil : source
+        if let source {
+            guard source.isSameFamily(as: host) else {
+                return .failure(TransportError(.invalidAddress, errno: 97, "\(source) is of another family"))
+            }
+            guard source.isLoopback || owner(of: source) != nil else {
+                return .failure(TransportError(.invalidAddress, errno: 99, "cannot assign requested address \(source)"))
+            }
+        }
+        if host.isLoopback { return .success(source ?? host.loopback) }
+        if let source, source.isLoopback {
+            return .failure(TransportError(.invalidAddress, errno: 22, "\(source) leads to this host only"))
+        }
+        guard let route = route(to: host, from: source) else {
+            return .failure(TransportError(.unreachable, errno: 101, "network is unreachable"))
+        }
+        return .success(route.source)
+    }
+}
