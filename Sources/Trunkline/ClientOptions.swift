@@ -10,6 +10,8 @@ public struct ClientOptions: Sendable {
     public var handshake = Handshake()
     /// Going from one endpoint to another.
     public var failover = Failover()
+    /// Following the host's network.
+    public var network = Network()
     /// Noticing that a link is dead although nobody said so.
     public var liveness = Liveness()
     /// Requests and their responses.
@@ -110,6 +112,13 @@ extension ClientOptions {
         /// Public keys of which at least one must be in the server's chain, besides everything else that is asked of it.
         /// Default none. Have two, one of a key that is in reserve: with one, the day the key is lost is the last.
         public var pins: Set<PublicKeyPin> = []
+        /// How often the files given as `.file` (roots, certificates, private key) are looked at while there is a link.
+        /// Default 60 s, at least 1 ms; `nil` for never.
+        ///
+        /// When one has changed, the next link is made with it, and then the present one drains: a planned change, as by
+        /// `Client.renewLink()`. Without this, the next link uses the new files, whenever that is made. A file has changed when
+        /// stat(2) finds another inode, size or time of change; its text is read for the next link only.
+        public var rotationCheck: Duration? = .seconds(60)
 
         /// The defaults.
         public init() {}
@@ -214,12 +223,52 @@ extension ClientOptions {
         /// keeps the answers do not count. A server that answers nothing at all is left sooner, and by clients that ask little:
         /// see `liveness.maximumStalls`.
         public var errorRate: ErrorRate? = ErrorRate()
-        /// How long a draining link (after a switch or a `goAway`) may take to finish its requests. Those that are still under way then
-        /// are lost, fate `unknown`: longer than the longest timeout of a request. Default 120 s.
+        /// How long a draining link (after a planned change, for example) may take to finish its requests. Those that are still
+        /// under way then are lost, fate `unknown`: longer than the longest timeout of a request. Default 120 s.
         public var drainTimeout: Duration = .seconds(120)
-        /// How long to stay away from a preferred endpoint before it is returned to, with the old link drained; `nil`,
-        /// the default, to stay where it works.
+        /// How long to stay away from a preferred endpoint before a planned change returns to it; `nil`, the default, to stay
+        /// where it works. If it has failed lately, or the change was given up, it is considered again after the same time, at
+        /// least 1 s.
         public var returnsToPreferredAfter: Duration?
+        /// How long a link is used before a planned change replaces it by another to the same endpoint, counted from when it was
+        /// ready. Default `nil`: any time. At least 1 ms.
+        ///
+        /// Drawn anew for each link from 90 to 100 % of this, so that the clients of a server that has restarted do not all come
+        /// at once. With each link names are resolved again, a load balancer chooses again, and changed certificates are used.
+        public var maximumLinkAge: Duration?
+        /// Whether two links may exist at a time, as when a planned change makes the next one. Default `.allowed`.
+        public var overlap = LinkOverlap.allowed
+        /// Whether requests go out on a link whose server has said that it goes (`goAway`), until the next link is ready. Default
+        /// true: no request waits.
+        ///
+        /// Set it to false for servers that ignore what comes after their goAway, as those of HTTP/2 do (RFC 9113 §6.8): a
+        /// request that such a server ignores fails when the link ends, fate `unknown`. The link drains at once then, and
+        /// requests wait for the next one. So does, whatever this says, a link that a frame ends (`Frame.markLinkEnding()`).
+        public var sendsAfterGoAway = true
+
+        /// The defaults.
+        public init() {}
+    }
+
+    /// Following the host's network: its interfaces, addresses and routes.
+    ///
+    /// - When an attempt has failed and no route leads to any endpoint, attempts pause (`ConnectionState.noNetwork`). They begin
+    ///   anew within about 100 ms of a route.
+    /// - A link whose local address is gone, or whose interface is down, is lost at once (`DisconnectCause.pathLost`), and
+    ///   replaced.
+    /// - When the route of a link changes, or the machine wakes up, `onRouteChange` decides.
+    ///
+    /// Loopback addresses and Unix domain sockets are not affected. See the article <doc:Connecting>.
+    public struct Network: Sendable {
+        /// Whether changes are followed. Default true.
+        ///
+        /// One monitor serves the whole process: netlink(7) on Linux, `NWPathMonitor` on Darwin (not run there). It needs no
+        /// privilege. Where the system does not allow it, one line on standard error says so, every path is `unknown`, and
+        /// broken links are noticed by TCP and `options.liveness` alone.
+        public var isMonitored = true
+        /// What becomes of a link when its route changes or the machine wakes up. Default `.probe`. It does not concern
+        /// `noNetwork` and `pathLost`.
+        public var onRouteChange = RouteChangePolicy.probe
 
         /// The defaults.
         public init() {}

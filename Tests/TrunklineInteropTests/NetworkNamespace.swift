@@ -66,8 +66,8 @@ final class NetworkNamespace {
         }
         processes = []
         // The pair goes with one of its ends; the namespace alone may live on for a moment.
-        try? Self.ip("link del \(near)")
-        try? Self.ip("netns del \(name)")
+        _ = try? Self.ip("link del \(near)")
+        _ = try? Self.ip("netns del \(name)")
     }
 
     deinit { remove() }
@@ -79,19 +79,21 @@ final class NetworkNamespace {
         return found
     }
 
-    private static func ip(_ arguments: String) throws {
+    /// Runs `ip`, and returns what it prints.
+    @discardableResult
+    static func ip(_ arguments: String) throws -> String {
         let process = Process()
         process.executableURL = URL(fileURLWithPath: try path(of: "ip"))
         process.arguments = arguments.split(separator: " ").map(String.init)
         process.standardInput = FileHandle.nullDevice
         let output = Pipe()
+        process.standardOutput = output
         process.standardError = output
         try process.run()
-        let message = output.fileHandleForReading.readDataToEndOfFile()
+        let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
         process.waitUntilExit()
-        guard process.terminationStatus == 0 else {
-            throw Failed(description: "ip \(arguments): \(String(decoding: message, as: UTF8.self))")
-        }
+        guard process.terminationStatus == 0 else { throw Failed(description: "ip \(arguments): \(text)") }
+        return text
     }
 
     /// Whether namespaces can be made here; if not, the reason is printed.

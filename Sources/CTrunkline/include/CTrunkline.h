@@ -2,6 +2,7 @@
 
 #include "trunkline_crc32c.h"
 #include "trunkline_crypto.h"
+#include "trunkline_network.h"
 #include "trunkline_openssl.h"
 #include "trunkline_x509.h"
 

@@ -5,7 +5,11 @@ public struct Subscription: Sendable {
     let id: UInt64
     let connection: Connection
 
-    /// No new link restores it any more. What the server has to hear now is yours to send.
+    /// Ends the subscription: no further link restores it. Nothing is sent: unsubscribe with a request of your own.
+    ///
+    /// Call this method first, and then tell the server. If a planned change has told the next link of the subscription
+    /// already, that link is given up when its handshake is over and the change begins anew, so the request goes out on a link
+    /// that knows of the subscription, and no later link does.
     public func end() async { await connection.forget(id) }
 }
 
@@ -66,20 +70,27 @@ extension Client {
 }
 
 extension Connection {
-    /// The number of the earliest link, counted from 1, on which a request made now can go out.
-    fileprivate var firstLinkToBeTold: Int { current == nil ? linksBegun + 1 : linksBegun }
+    /// The number of the earliest link on which a request made now can go out.
+    fileprivate var firstLinkToBeTold: Int { (ready ?? handshaking).map { links[$0].number } ?? linksBegun + 1 }
 
-    /// Registers `request` for every link that begins from now on. `untold` is true if the present link, ready or
-    /// handshake, is not the one numbered `first`, so that the request may have gone out on an earlier one.
+    /// Registers `request` for every link that is not ready yet. `untold` is true if the one that is ready is not the one
+    /// numbered `first`, so that the request may have gone out on an earlier one.
     fileprivate func remember(_ request: Request, toldSince first: Int, expectsResponse: Bool) -> (
         id: UInt64, untold: Bool
     ) {
         lastID += 1
         subscriptions[lastID] = (request, expectsResponse)
-        return (lastID, current != nil && linksBegun != first)
+        return (lastID, ready.map { links[$0].number != first } ?? false)
     }
 
-    fileprivate func forget(_ id: UInt64) { subscriptions[id] = nil }
+    /// No further link is told of it. A planned change that has told the next one begins anew: what the caller tells the
+    /// server now goes out on the present link.
+    fileprivate func forget(_ id: UInt64) {
+        subscriptions[id] = nil
+        guard ready != nil, let handshaking, let handshake = links[handshaking].handshake, id <= handshake.toldThrough
+        else { return }
+        links[handshaking].handshake?.hasToldTooMuch = true
+    }
 
     /// Writes `requests`, which have no answer, on the link of this session before it is ready: together, in order.
     func restore(posting requests: [Request], _ session: UInt64) async throws(ClientError) {

@@ -129,6 +129,17 @@ public actor Client {
     /// A report of every attempt to connect that fails and every link that ends from now on, until the client is closed.
     public nonisolated var disconnects: AsyncStream<DisconnectReport> { connection.disconnects }
 
+    /// The path of packets to the server: of the link that is ready, or of the attempt under way; without either, to the first
+    /// endpoint.
+    ///
+    /// `local` for a loopback address or a Unix domain socket. `unknown` before the first attempt, while a name is looked up,
+    /// and when the network is not monitored (`options.network`).
+    public var path: NetworkPath { connection.inCallOfOwner { $0.path } }
+
+    /// The present `path` and every different one that follows, until the client is closed. Each access is a stream of its
+    /// own; a reader that falls more than 64 paths behind misses the oldest.
+    public nonisolated var paths: AsyncStream<NetworkPath> { connection.paths }
+
     /// What TLS agreed on for the link that is ready; `nil` when there is none, or it is in plaintext.
     public var tlsSession: TLSSession? { connection.inCallOfOwner { $0.tlsSession } }
 

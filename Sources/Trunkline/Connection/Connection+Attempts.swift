@@ -6,7 +6,7 @@ extension Connection {
         switch machine.state {
         case .idle, .suspended: perform(machine.linkNeeded(at: loop.now))
         case .waiting where machine.promptFrom != nil: perform(machine.linkNeeded(at: loop.now))
-        case .connecting, .ready, .waiting, .closed: return
+        case .connecting, .ready, .waiting, .noNetwork, .closed: return
         }
     }
 
@@ -15,18 +15,18 @@ extension Connection {
         case .none: return
         case .connect(let attempt): begin(attempt)
         case .wait(let until):
-            if case .ready = machine.state { return arm(at: until) }
             abandonAttempt()
             arm(at: until)
         case .rest:
             abandonAttempt()
-            arm(at: nil)
+            arm(at: machine.deadline)
         case .close(let session):
+            abandonAttempt()
             arm(at: nil)
             if let index = index(of: session), links[index].draining == nil { lose(session, TransportError.closedByUs) }
         case .drain(let session, let next):
             if let index = index(of: session), links[index].draining == nil { drain(index, machine.lastCause) }
-            return perform(next)
+            perform(next)
         case .giveUp:
             abandonAttempt()
             arm(at: nil)
@@ -46,7 +46,11 @@ extension Connection {
 
     /// In words, for those who found none.
     var whyThereIsNoLink: String {
-        machine.state == .suspended ? "the client is suspended" : "there was no link"
+        switch machine.state {
+        case .suspended: "the client is suspended"
+        case .noNetwork: "no route leads to any server"
+        default: "there was no link"
+        }
     }
 
     /// The error for those who wait for a link in vain.
@@ -67,42 +71,72 @@ extension Connection {
 
     /// Drops what there is of an attempt that is not wanted any more.
     func abandonAttempt() {
-        if ready == nil { reportEndByUs() }
+        reportEndOfAttempt()
         endAttempt()
-        // A link that is not ready is the attempt's.
-        guard let current, links[current].handshake != nil else { return }
-        endHandshake(ClientError(.connectionLost, .notSent, "the attempt was given up"))
-        dropCurrent()
+        dropHandshaking(ClientError(.connectionLost, .notSent, "the attempt was given up"))
     }
 
-    /// The attempt's link is gone; nobody waits on it any more.
-    private func dropCurrent() {
-        guard let current else { return }
-        links[current].transport.close()
-        links.remove(at: current)
+    /// The attempt's link is gone, and whoever waits on it hears of `error`.
+    private func dropHandshaking(_ error: ClientError) {
+        guard let index = handshaking else { return }
+        endHandshake(error)
+        links[index].transport.close()
+        links.remove(at: index)
     }
 
     private func begin(_ attempt: ReconnectMachine.Attempt) {
         abandonAttempt()
         statistics.attempts += 1
-        self.attempt = Attempt(attempt: attempt, deadline: loop.now.advanced(by: options.connecting.timeout))
+        followNetwork()
+        lookAtPaths()
+        self.attempt = makeAttempt(attempt)
+        notePathsOfAttempt()
+        guard mayOverlap else {
+            self.attempt?.isHeld = true
+            return arm(at: nil)
+        }
+        open(attempt)
+    }
+
+    /// The attempt's time begins.
+    private func makeAttempt(_ attempt: ReconnectMachine.Attempt) -> Attempt {
+        let deadline = loop.now.advanced(by: options.connecting.timeout)
+        return Attempt(attempt: attempt, deadline: deadline, initialPath: path(to: attempt.endpoint))
+    }
+
+    private func open(_ attempt: ReconnectMachine.Attempt) {
         arm(at: self.attempt?.deadline)
         if attempt.endpoint.isSecured { prepareSecurity(for: attempt) } else { beginRace(attempt) }
     }
 
+    /// Whether an attempt may begin although links are draining.
+    private var mayOverlap: Bool { options.failover.overlap == .allowed || links.isEmpty }
+
+    /// A draining link is gone: the attempt goes on that must not overlap it.
+    func openHeldAttempt() {
+        guard attempt?.isHeld == true, mayOverlap else { return }
+        schedule { connection in
+            guard let held = connection.attempt, held.isHeld, connection.mayOverlap else { return }
+            connection.attempt = connection.makeAttempt(held.attempt)
+            connection.notePathsOfAttempt()
+            connection.open(held.attempt)
+        }
+    }
+
     /// `isPermanent`: whether trying again is of no use, where the error alone does not tell.
     func attemptFailed(_ id: UInt64, _ error: any Error, isPermanent: Bool? = nil) {
-        guard case .connecting(let attempt) = machine.state, attempt.id == id else { return }
+        guard let attempt = machine.attempt, attempt.id == id else { return }
         let phase: DisconnectReport.Phase =
-            current != nil ? .handshaking : self.attempt?.phase ?? .connecting
-        endHandshake(ClientError(.connectionLost, .notSent, "the link ended during the handshake", cause: error))
+            handshaking != nil ? .handshaking : self.attempt?.phase ?? .connecting
+        if phase == .resolving { pathView.unresolved.insert(attempt.endpoint) }
+        let paths = pathsOfAttempt
         endAttempt()
-        dropCurrent()
-        lastCause = error
+        dropHandshaking(ClientError(.connectionLost, .notSent, "the link ended during the handshake", cause: error))
+        if ready == nil { lastCause = error }
         if failures.count == 8 { failures.removeFirst() }
         failures.append(ClientError.Attempt(endpoint: attempt.endpoint, cause: error))
         let cause = DisconnectCause(error)
-        report(phase, cause, error, (attempt.endpoint, attempt.id, attempt.number))
+        report(phase, cause, error, (attempt.endpoint, attempt.id, attempt.number), paths)
         let refusal = error as? HandshakeRefusal
         perform(
             machine.attemptFailed(
@@ -110,6 +144,9 @@ extension Connection {
                 cause,
                 isPermanent: isPermanent ?? refusal?.isPermanent ?? isMistake(error),
                 retryAfter: refusal?.retryAfter,
+                hasRoute: !cause.mayBeOurNetwork || hasRoute,
+                isOfThisHost: cause.isOfThisHost,
+                looksAgain: looksForRouteAgain,
                 at: loop.now
             )
         )
@@ -124,34 +161,41 @@ extension Connection {
     }
 
     /// The attempt has a socket that can be used; the user's handshake has the first word on it.
-    func established(_ attempt: ReconnectMachine.Attempt, _ transport: any Transport) {
-        guard machine.state == .connecting(attempt) else { return transport.close() }
-        links.append(Link(attempt, transport, codec, quarantine: options.requests.quarantine))
+    func established(_ attempt: ReconnectMachine.Attempt, _ transport: any Transport, at address: SocketAddress) {
+        guard machine.attempt == attempt else { return transport.close() }
         linksBegun += 1
-        if !beginHandshake(attempt) { becomeReady(afterHandshake: false) }
+        let path = path(of: transport, to: address.family == nil ? nil : address)
+        let quarantine = options.requests.quarantine
+        links.append(Link(attempt, transport, codec, number: linksBegun, path: path, quarantine: quarantine))
+        if !beginHandshake(attempt) { becomeReady(attempt.id, afterHandshake: false) }
     }
 
     /// The link may carry requests.
     ///
     /// - Parameter afterHandshake: The server has taken part in a handshake.
-    func becomeReady(afterHandshake: Bool) {
-        guard let current,
-            let session = machine.linkReady(links[current].session, afterHandshake: afterHandshake, at: loop.now)
-        else { return }
+    func becomeReady(_ session: UInt64, afterHandshake: Bool) {
+        guard let beginning = machine.linkReady(session, afterHandshake: afterHandshake, at: loop.now) else { return }
         attempt = nil
+        if let replaced = beginning.replaced, let index = index(of: replaced.session) {
+            drain(index, replaced.reason.cause)
+        }
+        guard let index = index(of: session) else { return }
         arm(at: machine.deadline)
         statistics.links += 1
-        links[current].readySince = loop.now
-        if links[current].endpoint != judgedEndpoint {
-            judgedEndpoint = links[current].endpoint
+        links[index].readySince = loop.now
+        if links[index].endpoint != judgedEndpoint {
+            judgedEndpoint = links[index].endpoint
             errors?.reset()
             silence.end()
         }
         failures = []
         lastCause = nil
-        startLiveness(current)
+        startLiveness(index)
         updateReading()
         events.append(.ready(session: session))
+        links[index].fileVersions = security?.versions
+        watchFiles()
+        takeBetterPath(index)
         publishState()
         scheduleFlush()
     }

@@ -45,6 +45,8 @@ extension Connection {
     /// Begins to close: the link ends when everything is written.
     func drain() {
         guard lifecycle < .closing else { return }
+        // No other link is made.
+        perform(machine.dropChange(at: loop.now))
         lifecycle = .closing
         closing = Closing(deadline: loop.now.advanced(by: options.requests.drainTimeout))
         guard let ready else { return finishClosing() }
@@ -89,11 +91,14 @@ extension Connection {
 
     func finishClosing() {
         guard lifecycle < .closed else { return }
-        reportEndByUs()
+        reportEndOfAttempt()
+        reportEndOfReady()
         lifecycle = .closed
         machine.close()
         arm(at: nil)
         stopLiveness()
+        stopWatchingFiles()
+        if let pathTimer { loop.arm(pathTimer.timer, at: nil) }
         endHandshake(ClientError(.closed, .notSent, "the connection was closed"))
         endAttempt()
         for index in links.indices {

@@ -41,6 +41,7 @@ extension Connection {
         _ cause: DisconnectCause,
         _ error: (any Error)?,
         _ server: (endpoint: Endpoint, session: UInt64, attempt: Int),
+        _ paths: (before: NetworkPath, after: NetworkPath),
         lifetime: Duration = .zero,
         requestsLost: Int = 0,
         bytesUnsent: Int = 0
@@ -57,7 +58,9 @@ extension Connection {
             attempt: server.attempt,
             lifetime: lifetime,
             requestsLost: requestsLost,
-            bytesUnsent: bytesUnsent
+            bytesUnsent: bytesUnsent,
+            pathBefore: paths.before,
+            pathAfter: paths.after
         )
         if cause.isAbnormal, let probe = options.diagnosis.probe {
             let running = networkProbe ?? NetworkProbe(self, probe, timeout: options.diagnosis.probeTimeout)
@@ -70,24 +73,41 @@ extension Connection {
         }
     }
 
-    /// We end the attempt that is under way, or the link.
-    func reportEndByUs() {
-        if let current {
-            let phase: DisconnectReport.Phase =
-                links[current].handshake != nil ? .handshaking : publishedState == .draining ? .draining : .ready
-            report(
-                phase,
-                .closedLocally,
-                nil,
-                (links[current].endpoint, links[current].session, links[current].attempt),
-                lifetime: links[current].readySince.map { loop.now.since($0) } ?? .zero,
-                bytesUnsent: links[current].machine.outbound.unwrittenCount
-            )
+    /// We end the link that is ready.
+    func reportEndOfReady() {
+        guard let ready else { return }
+        reportEndByUs(publishedState == .draining ? .draining : .ready, ready)
+    }
+
+    private func reportEndByUs(_ phase: DisconnectReport.Phase, _ index: Int) {
+        report(
+            phase,
+            .closedLocally,
+            nil,
+            (links[index].endpoint, links[index].session, links[index].attempt),
+            pathsAtEnd(of: links[index]),
+            lifetime: links[index].readySince.map { loop.now.since($0) } ?? .zero,
+            bytesUnsent: links[index].machine.outbound.unwrittenCount
+        )
+    }
+
+    /// We end the attempt that is under way.
+    func reportEndOfAttempt() {
+        if let handshaking {
+            reportEndByUs(.handshaking, handshaking)
         } else if let attempt {
             let phase = attempt.phase ?? .connecting
             let server = (attempt.attempt.endpoint, attempt.attempt.id, attempt.attempt.number)
-            report(phase, .closedLocally, nil, server)
+            report(phase, .closedLocally, nil, server, pathsOfAttempt)
         }
+    }
+
+    /// The path of the attempt under way when it began, and now.
+    var pathsOfAttempt: (before: NetworkPath, after: NetworkPath) {
+        if let handshaking { return pathsAtEnd(of: links[handshaking]) }
+        guard let attempt else { return (.unknown, .unknown) }
+        guard let first = attempt.firstPath else { return (attempt.initialPath, path(to: attempt.attempt.endpoint)) }
+        return (first.path, path(to: first.address))
     }
 
     func publish(_ reports: [DisconnectReport]) {

@@ -40,10 +40,18 @@ extension Connection {
         entered { $0.perform(action) }
     }
 
+    /// Replaces the link by another to the same endpoint. As `Client.renewLink()`.
+    public func renewLink() {
+        guard lifecycle < .closing else { return }
+        entered { $0.perform($0.machine.renew(at: $0.loop.now)) }
+    }
+
     /// Has these endpoints from now on. As `Client.replaceEndpoints(_:)`.
     public func replaceEndpoints(_ endpoints: [Endpoint]) {
         guard lifecycle < .closing else { return }
         givenEndpoints = endpoints
+        pathView.addresses = pathView.addresses.filter { endpoints.contains($0.key) }
+        pathView.unresolved.formIntersection(endpoints)
         entered { $0.perform($0.machine.replaceEndpoints(endpoints, at: $0.loop.now)) }
     }
 
@@ -58,6 +66,9 @@ extension ReconnectMachine.Policy {
         maximumAttempts = reconnecting.maximumAttempts.map { max(1, $0) }
         stableAfter = reconnecting.stableAfter
         keepsLinkWarm = reconnecting.keepsLinkWarm
+        maximumLinkAge = failover.maximumLinkAge
+        overlapsLinks = failover.overlap == .allowed
+        sendsAfterGoAway = failover.sendsAfterGoAway
         retriesPermanentCauses = reconnecting.retriesPermanentCauses
         order = failover.order
         halfLife = failover.halfLife

@@ -3,52 +3,59 @@ extension Connection {
     /// Begins the user's handshake on the new link. Returns false when there is nothing to do: the link is ready.
     func beginHandshake(_ attempt: ReconnectMachine.Attempt) -> Bool {
         guard options.handshake.perform != nil || !subscriptions.isEmpty else { return false }
-        let all = subscriptions.sorted { $0.key < $1.key }.map(\.value)
-        let subscriptions = all.filter(\.expectsResponse).map(\.request)
-        let posted = all.filter { !$0.expectsResponse }.map(\.request)
-        guard let current else { return false }
         let session = attempt.id
+        guard let index = index(of: session) else { return false }
         let end = loop.now.advanced(by: options.handshake.timeout)
         let deadline = min(self.attempt?.deadline ?? end, end)
-        links[current].handshake = HandshakeState(deadline: deadline)
+        links[index].handshake = HandshakeState(deadline: deadline)
         arm(at: deadline)
         updateReading()
         publishState()
-        let handshaker = Handshaker(endpoint: attempt.endpoint, session: session, connection: self)
+        guard let perform = options.handshake.perform else { return restoreUntold(session) }
+        run(session, perform)
+        return true
+    }
+
+    /// Runs the user's `closure` for the handshake of `session`, and goes on with the handshake when it returns.
+    private func run(_ session: UInt64, _ closure: @escaping @Sendable (Handshaker) async throws -> Void) {
+        guard let index = handshaking(session) else { return }
+        let handshaker = Handshaker(endpoint: links[index].endpoint, session: session, connection: self)
         // Not structured: it begins on the loop, where nobody can await it, and it ends with the link: `endHandshake`
         // cancels it. What it reports too late carries an old session number.
-        links[current].handshake?.task = Task(executorPreference: loop.callbackExecutor) { [options] in
+        links[index].handshake?.task = Task(executorPreference: loop.callbackExecutor) {
             var failure: (any Error)?
-            do {
-                try await options.handshake.perform?(handshaker)
-                if !all.isEmpty, await handshaker.connection.beginRestoring(session, all.count) {
-                    try await handshaker.connection.restore(posting: posted, session)
-                    if !subscriptions.isEmpty { try await options.handshake.restore(handshaker, subscriptions) }
-                }
-            } catch {
-                failure = error
-            }
-            await handshaker.connection.closuresReturned(session, failure)
+            do { try await closure(handshaker) } catch { failure = error }
+            await handshaker.connection.closureReturned(session, failure)
         }
-        return true
     }
 
     /// The link of `session`, if it is handshaking.
     func handshaking(_ session: UInt64) -> Int? {
-        current.flatMap { links[$0].session == session && links[$0].handshake != nil ? $0 : nil }
+        handshaking.flatMap { links[$0].session == session ? $0 : nil }
     }
 
     func keepSubscriptions(_ session: UInt64) {
         if let index = handshaking(session) { links[index].handshake?.keepsSubscriptions = true }
     }
 
-    /// Returns whether `options.handshake.restore` is to be called. From now on every answer gives it more time.
-    private func beginRestoring(_ session: UInt64, _ count: Int) -> Bool {
-        guard let index = handshaking(session), links[index].handshake?.keepsSubscriptions == false else {
-            return false
-        }
-        links[index].handshake?.restoring = HandshakeState.Restoring(count: count)
+    /// Tells the server of the subscriptions that it has not heard of on the link of `session`, those among them that were made
+    /// while others were restored. From now on every answer gives it more time. Returns whether there are any.
+    private func restoreUntold(_ session: UInt64) -> Bool {
+        guard let index = handshaking(session), let handshake = links[index].handshake,
+            !handshake.keepsSubscriptions
+        else { return false }
+        let untold = subscriptions.filter { $0.key > handshake.toldThrough }.sorted { $0.key < $1.key }
+        guard let last = untold.last else { return false }
+        links[index].handshake?.toldThrough = last.key
+        links[index].handshake?.isOver = false
+        links[index].handshake?.restoring = HandshakeState.Restoring(count: untold.count)
         extendRestoring(index)
+        let posted = untold.map(\.value).filter { !$0.expectsResponse }.map(\.request)
+        let requests = untold.map(\.value).filter(\.expectsResponse).map(\.request)
+        run(session) { [options] handshaker in
+            try await handshaker.connection.restore(posting: posted, session)
+            if !requests.isEmpty { try await options.handshake.restore(handshaker, requests) }
+        }
         return true
     }
 
@@ -58,7 +65,7 @@ extension Connection {
         links[index].handshake?.deadline = loop.now.advanced(by: options.handshake.timeout)
     }
 
-    private func closuresReturned(_ session: UInt64, _ failure: (any Error)?) {
+    private func closureReturned(_ session: UInt64, _ failure: (any Error)?) {
         entered { $0.handshakeEnded(session, failure) }
     }
 
@@ -71,6 +78,7 @@ extension Connection {
         if let failure { return attemptFailed(session, failure) }
         // A link like that is never ready; the next one comes after the wait that keeps us from asking too often.
         guard !handshake.hasLastResponse else { return attemptFailed(session, TransportError.endedByServer) }
+        if restoreUntold(session) { return }
         // Requests that it did not wait for could be answered later, when the answer would be another's.
         guard links[index].machine.count == 0 else {
             return attemptFailed(session, HandshakeRefusal("it left a request unanswered", isPermanent: false))
@@ -80,9 +88,10 @@ extension Connection {
             links[index].handshake?.isOver = true
             return scheduleFlush()
         }
+        guard !handshake.hasToldTooMuch else { return perform(machine.restartAttempt(at: loop.now)) }
         adopt(handshake.learned)
         var early = endHandshake(ClientError(.closed, .notSent, "the handshake is over"))
-        becomeReady(afterHandshake: handshake.hasHeard)
+        becomeReady(session, afterHandshake: handshake.hasHeard)
         // Those came before anything that is read from now on.
         if let ready, links[ready].session == session { deliver(&early, ready) }
     }
@@ -102,11 +111,11 @@ extension Connection {
     /// Ends the conversation, telling everyone in it of `error`. Returns the frames that nobody asked for.
     @discardableResult
     func endHandshake(_ error: ClientError) -> [Frame] {
-        guard let current, links[current].handshake != nil else { return [] }
-        links[current].handshake?.task?.cancel()
-        failWaiters(current) { $0 == .unknown ? error.withFate(.unknown) : error }
-        defer { links[current].handshake = nil }
-        return links[current].handshake?.takeAll() ?? []
+        guard let index = handshaking else { return [] }
+        links[index].handshake?.task?.cancel()
+        failWaiters(index) { $0 == .unknown ? error.withFate(.unknown) : error }
+        defer { links[index].handshake = nil }
+        return links[index].handshake?.takeAll() ?? []
     }
 
     private func failWaiters(_ index: Int, _ error: (ClientError.Fate) -> ClientError) {
@@ -271,10 +280,10 @@ extension Connection {
     /// While subscriptions are restored, they may bring more pushes than are held before a link is ready: these go to their
     /// readers now, or no answer would be read any more. Not while a reader has reading suspended.
     func spillInbox() {
-        guard let current, let handshake = links[current].handshake, handshake.restoring != nil, !handshake.mayRead,
-            !isPaused, isOwned, let pushes = links[current].handshake?.takePushes()
+        guard let index = handshaking, let handshake = links[index].handshake, handshake.restoring != nil,
+            !handshake.mayRead, !isPaused, isOwned, let pushes = links[index].handshake?.takePushes()
         else { return }
-        let session = links[current].session
+        let session = links[index].session
         events.append(.pushesBegin(session: session))
         for var push in pushes {
             push.session = session

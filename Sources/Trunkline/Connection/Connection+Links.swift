@@ -94,16 +94,15 @@ extension Connection {
     /// Reading goes on while somebody wants frames; otherwise TCP pushes back on the server.
     func updateReading() {
         for index in links.indices where links[index].draining != nil { links[index].transport.isReading = !isPaused }
-        if let current {
-            let transport = links[current].transport
-            if let handshake = links[current].handshake {
-                transport.isReading = handshake.mayRead && handshake.loss == nil
-            } else {
-                let isWanted = isOwned ? !isPaused : direct.reader != nil || links[current].held.isUnlimited
-                transport.isReading = isWanted || isOwned && !isHoldFull(current)
-                links[current].machine.readingChanged(to: transport.isReading, at: loop.turnTime)
-                armLiveness()
-            }
+        if let handshaking, let handshake = links[handshaking].handshake {
+            links[handshaking].transport.isReading = handshake.mayRead && handshake.loss == nil
+        }
+        if let ready {
+            let transport = links[ready].transport
+            let isWanted = isOwned ? !isPaused : direct.reader != nil || links[ready].held.isUnlimited
+            transport.isReading = isWanted || isOwned && !isHoldFull(ready)
+            links[ready].machine.readingChanged(to: transport.isReading, at: loop.turnTime)
+            armLiveness()
         }
         if links.contains(where: \.isToBeReadOn) { scheduleReading() }
     }
@@ -277,6 +276,7 @@ extension Connection {
     }
 
     func armDraining() {
+        openHeldAttempt()
         guard let next = links.compactMap({ $0.draining?.deadline }).min() else {
             if let drainingTimer { loop.arm(drainingTimer.timer, at: nil) }
             return
@@ -337,6 +337,7 @@ extension Connection {
             wasQuiet: wasQuiet,
             demand: needsLink,
             countsAgainstEndpoint: wasNeverHeard,
+            isOurNetwork: DisconnectCause(cause) == .pathLost || DisconnectCause(cause).mayBeOurNetwork && !hasRoute,
             at: loop.now
         )
         if lifecycle == .closing { finishClosing() } else { perform(action) }
@@ -366,6 +367,7 @@ extension Connection {
             cause,
             error,
             (link.endpoint, link.session, link.attempt),
+            pathsAtEnd(of: link),
             lifetime: link.readySince.map { loop.now.since($0) } ?? .zero,
             requestsLost: requestsLost,
             bytesUnsent: remains.unwrittenBytes

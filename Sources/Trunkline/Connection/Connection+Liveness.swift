@@ -84,11 +84,23 @@ extension Connection {
     private func look(_ due: Instant, _ index: Int) -> Liveness.Action {
         let action = links[index].machine.look(due: due, at: loop.now)
         // Only a full socket can hold it up, see `socketTookBytes`.
-        if case .ping(let number) = action, let ping = codec._ping(number: number) {
-            if links[index].machine.send(ping: ping, at: loop.now) { statistics.pings += 1 }
-            if !links[index].transport.awaitsWritable { scheduleFlush() }
-        }
+        if case .ping(let number) = action { ping(number, index) }
         return action
+    }
+
+    private func ping(_ number: UInt64, _ index: Int) {
+        guard let ping = codec._ping(number: number) else { return }
+        if links[index].machine.send(ping: ping, at: loop.now) { statistics.pings += 1 }
+        if !links[index].transport.awaitsWritable { scheduleFlush() }
+    }
+
+    /// Asks the server now, on the link of `session` if that is ready, whether it is still there.
+    func probe(_ session: UInt64) {
+        guard let ready, links[ready].session == session,
+            case .ping(let number) = links[ready].machine.probe(at: loop.now)
+        else { return }
+        ping(number, ready)
+        armLiveness()
     }
 
     private func loseToSilence(_ index: Int) {

@@ -36,7 +36,15 @@ extension Connection {
     }
 
     private func resolved(_ id: UInt64, _ family: AddressFamily, _ answer: NameLookup.Answer) {
-        guard attempt?.attempt.id == id else { return }  // the answer came too late
+        guard let endpoint = attempt?.attempt.endpoint, attempt?.attempt.id == id else { return }  // it came too late
+        if case .success(let addresses) = answer, !addresses.isEmpty {
+            // Those of an earlier resolution stay known until there are others.
+            if attempt?.isResolved == false { pathView.addresses[endpoint] = [] }
+            attempt?.isResolved = true
+            pathView.addresses[endpoint, default: []] += addresses
+            pathView.unresolved.remove(endpoint)
+            notePathsOfAttempt()
+        }
         perform(attempt?.race?.rules.resolved(family, answer, at: loop.now))
     }
 
@@ -50,7 +58,7 @@ extension Connection {
             enter(.securing)
         case .connected: perform(attempt?.race?.rules.attemptSucceeded(racer))
         case .connectFailed(let error):
-            attempt?.race?.take(racer)?.close()
+            attempt?.race?.take(racer)?.transport.close()
             perform(attempt?.race?.rules.attemptFailed(racer, error, at: loop.now))
         case .readable, .writable: break  // asked for on links only
         }
@@ -82,21 +90,26 @@ extension Connection {
             guard let (attempt, deadline) = self.attempt.map({ ($0.attempt, $0.deadline) }) else { return }
             switch action {
             case .connect(let address, let id):
+                if self.attempt?.firstPath == nil {
+                    self.attempt?.firstPath = (address, path(to: address))
+                    publishPath()
+                }
                 // That of another address has come further.
                 if self.attempt?.phase != .securing { enter(.connecting) }
                 do throws(TransportError) {
-                    self.attempt?.race?.add(try connect(to: address, for: attempt.endpoint), id)
+                    let transport = try connect(to: address, for: attempt.endpoint)
+                    self.attempt?.race?.add(Race.Racer(id: id, address: address, transport: transport))
                 } catch {
                     enter(.securing)  // which nothing else can fail for before there is a socket
                     return failSoon(attempt, error)
                 }
             case .arm(let instant): arm(at: min(instant ?? deadline, deadline))
-            case .close(let id): self.attempt?.race?.take(id)?.close()
+            case .close(let id): self.attempt?.race?.take(id)?.transport.close()
             case .won(let id):
-                guard let transport = self.attempt?.race?.take(id) else { return }
+                guard let winner = self.attempt?.race?.take(id) else { return }
                 self.attempt?.race?.close()
                 self.attempt?.phase = nil
-                established(attempt, transport)
+                established(attempt, winner.transport, at: winner.address)
             case .fail:
                 guard let race = self.attempt?.race else { return }
                 failSoon(attempt, race.rules.error(connectingTo: attempt.endpoint.description))

@@ -197,7 +197,9 @@ extension Connection {
         if links[index].draining == nil {
             silence.end()
             errors?.countAnswered(taken.responses)
-            if taken.answers > 0, !machine.hasAnswered { machine.linkAnswered() }
+            if taken.answers > 0, !machine.hasAnswered, machine.state == .ready(session: session) {
+                machine.linkAnswered()
+            }
             // After the frames that came with it, which belong to the link that is left now.
             if let farewell = taken.farewell { leave(farewell, session, isLast: taken.isLast) }
             // Fewer are not worth the loop's time, and more take it so long that the first are heard anyway.
@@ -214,22 +216,39 @@ extension Connection {
     private func leave(_ farewell: Frame, _ session: UInt64, isLast: Bool) {
         let hint = codec._retryAfter(in: farewell)
         if farewell.kind == .goAway {
-            leaveEndpoint(because: .goAway, retryAfter: hint)
+            leaveEndpoint(because: .goAway, retryAfter: hint, isLinkEnding: isLast)
         } else if let ready {
             // One on which nothing was ever sent has no successor at once: a server must not be able to make us connect
             // without end.
-            leaveEndpoint(because: links[ready].machine.wasUsed ? .lastResponse : .goAway, retryAfter: hint)
+            let departure: ReconnectMachine.Departure = links[ready].machine.wasUsed ? .lastResponse : .goAway
+            leaveEndpoint(because: departure, retryAfter: hint, isLinkEnding: true)
         }
         // Left because of a goAway that came along, it would wait for responses that do not come.
         if isLast { endDraining(session) }
     }
 
     /// Leaves the endpoint of the link for another, if there is one.
-    func leaveEndpoint(because departure: ReconnectMachine.Departure, retryAfter: Duration? = nil) {
-        guard lifecycle < .closing, let ready, case .ready(let session) = machine.state else { return }
-        // A client that is at work will need the next link soon.
-        let demand = links[ready].machine.count > 0 ? .request : demand
-        perform(machine.leave(session, because: departure, demand: demand, retryAfter: retryAfter, at: loop.now))
+    func leaveEndpoint(
+        because departure: ReconnectMachine.Departure,
+        retryAfter: Duration? = nil,
+        isLinkEnding: Bool = false
+    ) {
+        guard lifecycle < .closing, let ready, case .ready(let session) = machine.state,
+            links[ready].session == session
+        else { return }
+        // A client that is at work will need the next link soon; and none that was shall wait because its server goes.
+        let isAtWork = links[ready].machine.count > 0 || departure == .goAway && links[ready].machine.wasUsed
+        let demand = isAtWork ? .request : demand
+        perform(
+            machine.leave(
+                session,
+                because: departure,
+                demand: demand,
+                retryAfter: retryAfter,
+                isLinkEnding: isLinkEnding,
+                at: loop.now
+            )
+        )
     }
 
     /// Requests were given up, or wait for what others hold that were given up: leaves the link, and its endpoint, if there

@@ -41,6 +41,38 @@ extension Connection {
         }
     }
 
+    // MARK: Rotation
+
+    /// Looks at the files of a link that is secured, again and again while there is one.
+    func watchFiles() {
+        guard let interval = options.tls.rotationCheck, let ready, links[ready].transport is SecuredTransport,
+            !options.tls.files.isEmpty
+        else { return }
+        let timer = rotationTimer ?? ConnectionTimer(self) { $0.lookAtFiles() }
+        rotationTimer = timer
+        loop.arm(timer.timer, at: loop.now.advanced(by: max(.milliseconds(1), interval)))
+    }
+
+    func stopWatchingFiles() {
+        if let rotationTimer { loop.arm(rotationTimer.timer, at: nil) }
+    }
+
+    private func lookAtFiles() {
+        guard let known = ready.flatMap({ links[$0].fileVersions }) else { return }
+        // Not structured: a timer cannot await it. The loop has no time for files. It ends by itself, and what it reports too
+        // late has no effect.
+        Task(executorPreference: loop.callbackExecutor) { [weak self, options] in
+            let versions = options.tls.files.map(\.version)
+            await self?.sawFiles(hasChanged: versions != known)
+        }
+    }
+
+    private func sawFiles(hasChanged: Bool) {
+        guard lifecycle < .closing else { return }
+        if hasChanged { entered { $0.perform($0.machine.renew(at: $0.loop.now)) } }
+        watchFiles()
+    }
+
     /// Begins to connect to `address`, one of those of `endpoint`.
     func connect(to address: SocketAddress, for endpoint: Endpoint) throws(TransportError) -> any Transport {
         guard endpoint.isSecured else { return loop.connect(to: address, options: socketOptions, handler: self) }

@@ -25,8 +25,8 @@ public actor Connection {
 
     /// When there is to be a link, and to where.
     var machine: ReconnectMachine
-    /// Every link that is not closed, in the order in which they began. The last one may be handshaking or ready; the others,
-    /// or all of them, are draining.
+    /// Every link that is not closed, in the order in which they began. The last one may be handshaking, the last before that
+    /// ready; the others are draining.
     var links: [Link] = []
     /// The attempt under way that has no link yet.
     var attempt: Attempt?
@@ -59,6 +59,8 @@ public actor Connection {
     var lastCause: (any Error)?
     /// Finding out whether the network is up.
     var networkProbe: NetworkProbe?
+    /// What is known of the host's network.
+    var pathView = PathView()
     /// How often links came and went.
     public internal(set) var statistics = Statistics()
 
@@ -70,6 +72,10 @@ public actor Connection {
     /// The instant `livenessTimer` is armed for.
     var livenessArmed: Instant?
     var drainingTimer: ConnectionTimer?
+    /// Looks whether the files that TLS was made of have changed.
+    var rotationTimer: ConnectionTimer?
+    /// Looks again at an attempt whose path has changed.
+    var pathTimer: ConnectionTimer?
     /// Writing is scheduled for the end of this turn.
     var isFlushing = false
     /// Reading goes on in the next turn.
@@ -162,6 +168,7 @@ public actor Connection {
         // actor by calling it, so nobody is left.
         stateReaders.finish()
         disconnectReaders.finish()
+        pathView.readers.finish()
     }
 
     // MARK: State
@@ -172,17 +179,18 @@ public actor Connection {
         switch machine.state {
         case .idle: return .idle
         case .connecting(let attempt):
-            if current != nil { return .handshaking(attempt.endpoint, attempt: attempt.number) }
+            if handshaking != nil { return .handshaking(attempt.endpoint, attempt: attempt.number) }
             return switch self.attempt?.phase {
             case .resolving: .resolving(attempt.endpoint, attempt: attempt.number)
             case .securing: .securing(attempt.endpoint, attempt: attempt.number)
             default: .connecting(attempt.endpoint, attempt: attempt.number)
             }
         case .ready(let session):
-            guard let current else { return .idle }
-            return .ready(links[current].endpoint, session: session)
+            guard let index = index(of: session) else { return .idle }
+            return .ready(links[index].endpoint, session: session)
         case .waiting(let until, let attempt, let cause):
             return .waiting(delay: max(.zero, until.since(loop.now)), attempt: attempt, cause: cause)
+        case .noNetwork(let cause): return .noNetwork(cause: cause)
         case .suspended: return .suspended
         case .closed: return .closed
         }
@@ -195,6 +203,7 @@ public actor Connection {
     }
 
     func publishState() {
+        publishPath()
         let state = state
         guard state != publishedState else { return }
         publishedState = state
@@ -203,18 +212,24 @@ public actor Connection {
         stateReaders.finish()
         if let reports = networkProbe?.stop() { publish(reports) }
         disconnectReaders.finish()
+        pathView.readers.finish()
     }
 
     // MARK: Links
 
-    /// The link that is handshaking or ready.
-    var current: Int? {
+    /// The link that is not ready yet.
+    var handshaking: Int? {
         let last = links.count - 1
-        return last >= 0 && links[last].draining == nil ? last : nil
+        return last >= 0 && links[last].handshake != nil ? last : nil
     }
 
     /// The link that takes requests.
-    var ready: Int? { current.flatMap { links[$0].machine.phase == .ready ? $0 : nil } }
+    var ready: Int? {
+        var index = links.count - 1
+        // Its successor stands behind it.
+        if index > 0, links[index].machine.phase == .handshaking { index -= 1 }
+        return index >= 0 && links[index].draining == nil && links[index].machine.phase == .ready ? index : nil
+    }
 
     func index(of session: UInt64) -> Int? { links.firstIndex { $0.session == session } }
 
@@ -228,11 +243,10 @@ public actor Connection {
 
     private func mainTimerFired() {
         if lifecycle == .closing { return closingTimerFired() }
-        switch machine.state {
-        case .connecting(let attempt):
-            if current != nil { handshakeTimedOut(attempt.id) } else { raceTimerFired(attempt) }
-        case .waiting, .ready: perform(machine.timerFired(at: loop.now))
-        case .idle, .suspended, .closed: break
+        if let attempt = machine.attempt {
+            if handshaking != nil { handshakeTimedOut(attempt.id) } else { raceTimerFired(attempt) }
+        } else {
+            perform(machine.timerFired(at: loop.now))
         }
     }
 }

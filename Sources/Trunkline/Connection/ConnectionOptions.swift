@@ -15,6 +15,8 @@ public struct ConnectionOptions: Sendable {
     public var handshake = ClientOptions.Handshake()
     /// How several endpoints are used. `errorRate` has no effect, as there are no requests.
     public var failover = ClientOptions.Failover()
+    /// What changes of the host's network mean.
+    public var network = ClientOptions.Network()
     /// How a link that has died is noticed.
     public var liveness = ClientOptions.Liveness()
     /// How it is found out whether the network is up.
@@ -34,6 +36,7 @@ public struct ConnectionOptions: Sendable {
         var options = ClientOptions()
         (options.connecting, options.tls, options.reconnecting) = (connecting, tls, reconnecting)
         (options.handshake, options.failover, options.liveness) = (handshake, failover, liveness)
+        options.network = network
         (options.diagnosis, options.inbound) = (diagnosis, inbound)
         options.requests.drainTimeout = drainTimeout
         return options

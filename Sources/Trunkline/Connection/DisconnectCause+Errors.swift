@@ -28,6 +28,7 @@ extension DisconnectCause {
             case .nameResolutionFailed: .nameResolution
             case .refused: .refused
             case .unreachable: .unreachable
+            case .pathLost: .pathLost
             case .timedOut: .timedOut
             case .reset: .reset
             case .closedByPeer: .closedByServer

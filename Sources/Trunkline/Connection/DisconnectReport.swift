@@ -20,11 +20,12 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     /// Who ended it.
     @nonexhaustive
     public enum Party: String, Sendable, Hashable {
-        /// We did: `close`, `suspend`, a switch to another endpoint, a heartbeat without an answer, a broken protocol.
+        /// We did: `close`, `suspend`, a planned change other than for a `goAway`, a heartbeat without an answer, a broken
+        /// protocol.
         case client
         /// The server did: it closed in good order, said that it goes, or refused us.
         case server
-        /// Neither said so: a reset, an address that cannot be reached, silence.
+        /// Neither said so: a reset, a timeout, an address that cannot be reached, a local address that is gone.
         case network
     }
 
@@ -51,6 +52,21 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     public let requestsLost: Int
     /// Encoded bytes that were waiting for the socket; over TLS, for being encrypted.
     public let bytesUnsent: Int
+    /// The path on which the link last worked: the latest one after which frames came. Of an attempt, the path to the first
+    /// address that it tried, when it began. `unknown` while no address was known, and when the network is not monitored
+    /// (`options.network`).
+    public let pathBefore: NetworkPath
+    /// The path at the end: of the link's packets or, when its local address is gone, of a new link to the same address. Of an
+    /// attempt, the path to the same address as `pathBefore`.
+    public let pathAfter: NetworkPath
+    /// Whether there was no route at the end, or another path than before: then it was our network rather than the server.
+    ///
+    /// It speaks of this host's interfaces and routes only: a broken router farther away looks like a dead server. False where
+    /// the paths are `unknown`, as when a name could not be resolved; `ConnectionState.noNetwork` tells of that.
+    public var isNetworkChange: Bool {
+        if pathBefore == .unknown || pathAfter == .unknown { return pathAfter == .noRoute }
+        return pathAfter == .noRoute || pathBefore != pathAfter
+    }
     /// What `options.diagnosis.probe` found out; `nil` when there is none, it did not run, or took too long.
     public internal(set) var isNetworkUp: Bool?
 
@@ -63,6 +79,11 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
         text += " (session \(session), attempt \(attempt)"
         if lifetime > .zero { text += ", ready for \(lifetime)" }
         if requestsLost > 0 { text += ", \(requestsLost) requests lost" }
+        if isNetworkChange {
+            text += ", path: \(pathBefore), now \(pathAfter)"
+        } else if case .route = pathAfter {
+            text += ", path: \(pathAfter)"
+        }
         if let isNetworkUp { text += isNetworkUp ? ", the network is up" : ", the network is down" }
         return text + ")" + (error.map { ": \("\($0)".asMessage)" } ?? "")
     }
@@ -85,7 +106,26 @@ extension DisconnectCause {
         switch self {
         case .closedByServer, .goAway, .refused, .handshakeRefused: .server
         case .protocolViolation, .closedLocally, .halfOpen, .unanswered, .exhausted, .tls: .client
-        case .nameResolution, .unreachable, .timedOut, .reset, .system: .network
+        case .nameResolution, .unreachable, .pathLost, .timedOut, .reset, .system: .network
+        }
+    }
+
+    /// Whether this host reported the failure itself. Only such a failure pauses attempts, because routing tables alone may be
+    /// wrong.
+    var isOfThisHost: Bool {
+        switch self {
+        case .nameResolution, .unreachable, .pathLost, .system: true
+        default: false
+        }
+    }
+
+    /// Whether the host's own network may be behind it, rather than something that the server has said.
+    var mayBeOurNetwork: Bool {
+        switch self {
+        case .nameResolution, .unreachable, .pathLost, .timedOut, .reset, .halfOpen, .system: true
+        case .refused, .closedByServer, .goAway, .unanswered, .exhausted, .protocolViolation, .tls, .handshakeRefused,
+            .closedLocally:
+            false
         }
     }
 

@@ -32,6 +32,10 @@ struct HandshakeState {
 
     /// The server knows them still.
     var keepsSubscriptions = false
+    /// A subscription has ended of which the server was told on this link: once the handshake is over, it begins anew.
+    var hasToldTooMuch = false
+    /// The ID of the latest subscription that the server is told of on this link.
+    var toldThrough: UInt64 = 0
     /// What it has learned for its client; adopted when the link is ready.
     var learned = Learned()
     /// Set when `options.handshake.restore` begins.

@@ -4,6 +4,12 @@ struct Link {
     /// The number of the attempt that made it: see `ReconnectMachine.Attempt`.
     let attempt: Int
     let endpoint: Endpoint
+    /// Which of the connection's links it is, counted from 1.
+    let number: Int
+    /// The files that its TLS was made of.
+    var fileVersions: [FileVersion?]?
+    /// How its packets get to the server.
+    var path: LinkPath
     /// What is under way on it.
     var machine: LinkMachine<Waiter>
     /// Another one from where the handshake has switched to TLS.
@@ -57,9 +63,13 @@ struct Link {
         _ attempt: ReconnectMachine.Attempt,
         _ transport: any Transport,
         _ codec: any FrameCodec,
+        number: Int,
+        path: LinkPath,
         quarantine: Duration
     ) {
         self.attempt = attempt.number
+        self.number = number
+        self.path = path
         endpoint = attempt.endpoint
         self.transport = transport
         self.codec = codec

@@ -39,10 +39,19 @@ public struct EventLoops: Sendable {
         loops = Loops((0..<max(1, count)).map { SocketEventLoop(name: "trunkline-\($0)", mechanism: mechanism) })
     }
 
-    /// Starts a thread by `start`, which may fail: for tests.
-    package init(startingThreadBy start: @escaping @Sendable (String, @escaping @Sendable () -> Void) -> Int32) {
+    /// Starts a thread by `start`, which may fail, and whose network may be another: for tests.
+    package init(
+        mechanism: Mechanism = .systemDefault,
+        pathMonitor: any PathMonitor = systemPathMonitor,
+        startingThreadBy start: @escaping @Sendable (String, @escaping @Sendable () -> Void) -> Int32
+    ) {
         loops = Loops([
-            SocketEventLoop(name: "trunkline-0", mechanism: .systemDefault, startingThreadBy: start)
+            SocketEventLoop(
+                name: "trunkline-0",
+                mechanism: mechanism,
+                pathMonitor: pathMonitor,
+                startingThreadBy: start
+            )
         ])
     }
 

@@ -14,6 +14,7 @@ package final class SocketEventLoop: EventLoop {
     private let thread = Atomic<UInt>(0)
     private let mechanism: EventLoops.Mechanism
     private let resolver: Resolver
+    package let pathMonitor: any PathMonitor
     private let taskFace = TaskFace()
     /// Unsafe for the compiler, safe in truth: touched only by the loop's thread, which `assertCurrent` checks.
     nonisolated(unsafe) private var state: State
@@ -22,10 +23,12 @@ package final class SocketEventLoop: EventLoop {
         name: String,
         mechanism: EventLoops.Mechanism,
         resolver: Resolver = .shared,
+        pathMonitor: any PathMonitor = systemPathMonitor,
         startingThreadBy start: @escaping ThreadStarter = startThread
     ) {
         self.mechanism = mechanism
         self.resolver = resolver
+        self.pathMonitor = pathMonitor
         let poller = try? mechanism.makePoller()
         posted = Lock(Posted(wakeDescriptor: poller?.wakeDescriptor ?? -1))
         unsafe state = State(poller: poller ?? SleepingPoller(), canWatch: poller != nil)

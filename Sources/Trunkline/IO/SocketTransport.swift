@@ -24,6 +24,7 @@ final class SocketTransport: Transport, WatchedSocket {
     weak var handler: (any TransportHandler)?
     private var descriptor: Int32 = -1
     private var isConnecting = false
+    private var isConnected = false
 
     var isReading = false {
         didSet { if isReading != oldValue { updateInterest() } }
@@ -43,6 +44,7 @@ final class SocketTransport: Transport, WatchedSocket {
         self.id = id
         self.loop = loop
         descriptor = accepted
+        isConnected = true
     }
 
     deinit {
@@ -74,6 +76,7 @@ final class SocketTransport: Transport, WatchedSocket {
         case nil:
             report(.connectFailed(TransportError(.invalidAddress, "\(doing): \(unwritable)")))
         case 0?:
+            isConnected = true
             report(.connected)
         case EINPROGRESS?:
             isConnecting = true
@@ -94,6 +97,11 @@ final class SocketTransport: Transport, WatchedSocket {
         return unsafe poll(&request, 1, 0) == 1 && Int32(request.revents) & Int32(POLLERR | POLLHUP) != 0
     }
 
+    /// Asked for once: it does not change.
+    private lazy var knownAddress = systemLocalAddress(descriptor)
+
+    var localAddress: SocketAddress? { isConnected && descriptor >= 0 ? knownAddress : nil }
+
     /// For asking the system about it.
     var openDescriptor: Int32? { descriptor >= 0 ? descriptor : nil }
 
@@ -107,6 +115,7 @@ final class SocketTransport: Transport, WatchedSocket {
         isConnecting = false
         updateInterest()
         let code = pendingError(descriptor)
+        isConnected = code == 0
         let doing = connectingTo.map { "connecting to \($0)" } ?? "connecting"
         handler?.transport(id, did: code == 0 ? .connected : .connectFailed(transportError(code, doing)))
     }
@@ -200,6 +209,9 @@ final class SocketTransport: Transport, WatchedSocket {
         close()
     }
 }
+
+/// `localAddress`, whose name a property hides.
+private func systemLocalAddress(_ descriptor: Int32) -> SocketAddress? { localAddress(descriptor) }
 
 /// `connect(2)`, whose name the method above hides.
 private func systemConnect(_ descriptor: Int32, _ address: UnsafePointer<sockaddr>, _ length: socklen_t) -> Int32 {

@@ -26,6 +26,17 @@ func monotonicNow() -> Instant {
     return Instant(nanoseconds: Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec))
 }
 
+/// Nanoseconds on the clock that stands still while the machine sleeps.
+func awakeNow() -> Instant {
+    var time = timespec()
+    #if os(Linux)
+        unsafe clock_gettime(CLOCK_MONOTONIC, &time)
+    #else
+        unsafe clock_gettime(CLOCK_UPTIME_RAW, &time)
+    #endif
+    return Instant(nanoseconds: Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec))
+}
+
 /// Seconds since 1970, as certificates count them.
 package func wallClockSeconds() -> Int { time(nil) }
 
@@ -120,6 +131,23 @@ func transportError(_ code: Int32, _ doing: String) -> TransportError {
 
 /// Opens a non-blocking stream socket for `address`; negative with `errno` set on failure.
 func openSocket(for address: SocketAddress) -> Int32 {
+    #if os(Linux)
+        openSocket(Int32(SOCK_STREAM.rawValue), for: address)
+    #else
+        openSocket(SOCK_STREAM, for: address)
+    #endif
+}
+
+/// Opens a non-blocking datagram socket for `address`; negative with `errno` set on failure.
+func openDatagramSocket(for address: SocketAddress) -> Int32 {
+    #if os(Linux)
+        openSocket(Int32(SOCK_DGRAM.rawValue), for: address)
+    #else
+        openSocket(SOCK_DGRAM, for: address)
+    #endif
+}
+
+private func openSocket(_ type: Int32, for address: SocketAddress) -> Int32 {
     let family: Int32 =
         switch address {
         case .ipv4: AF_INET
@@ -127,9 +155,9 @@ func openSocket(for address: SocketAddress) -> Int32 {
         case .unix: AF_UNIX
         }
     #if os(Linux)
-        return socket(family, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        return socket(family, type | Int32(SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue), 0)
     #else
-        let descriptor = socket(family, SOCK_STREAM, 0)
+        let descriptor = socket(family, type, 0)
         if descriptor >= 0 { prepare(descriptor) }
         return descriptor
     #endif

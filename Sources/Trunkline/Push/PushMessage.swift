@@ -17,7 +17,10 @@ public struct PushMessage: Sendable, Hashable {
     /// The serial number that the server gave it; 0 where it gave none. `Client.post(_:answering:timeout:)` sends it back.
     public var serial: SerialNumber { frame.serial }
 
-    /// The number of the session in which it was received, as in `ConnectionState.ready`.
+    /// The session number of the link on which it was received, as in `ConnectionState.ready`. It grows from link to link.
+    ///
+    /// During a planned change, pushes of the present link and of the next one may alternate, and a server that pushes to every
+    /// link sends each of them twice: by this number they are told apart. See `options.failover.overlap`.
     public var session: UInt64 { frame.session }
 
     /// The message itself.

@@ -6,7 +6,8 @@ public enum Push: Sendable {
     /// Pushes are missing at this place: so many that were dropped because the stream's buffer was full, or
     /// arrived malformed.
     case dropped(Int)
-    /// The link was replaced at this place; whether the server pushed anything meanwhile is not known.
+    /// From here on pushes of the next link come; whether the server pushed anything meanwhile is not known. Pushes of the link
+    /// before, while that drains, may follow: `PushMessage.session` tells them apart.
     case reconnected
 
     init(_ element: PushBuffer.Element) {
@@ -75,6 +76,8 @@ public struct PushBuffering: Sendable {
 
 /// What the server pushes, from the moment the stream was made until `finish()` or the end of the client, across
 /// reconnects.
+///
+/// Pushes of one link come in order. During a planned change those of two links may alternate (`PushMessage.session`).
 ///
 /// It cannot fail: what is missing is an element. It ends, as `states` and `disconnects` do, when the client is closed or
 /// deallocated, after what is in the buffer; and for a task that is cancelled. A `ReplyStream`, which can fail, throws.

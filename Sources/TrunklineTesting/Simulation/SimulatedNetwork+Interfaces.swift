@@ -5,23 +5,27 @@ import Trunkline
 /// At first the host has one interface, "eth0", that is up, with metric 100 and the addresses 10.255.0.1 and fd00::1.
 /// New links leave by the interface with the lowest metric that is up and has an address of the server's family, and get
 /// the first such address; `options.connecting.sourceAddress` chooses another. Without such an interface connecting fails
-/// with "network is unreachable". Clients learn of each change within 5 ms of virtual time.
+/// with `unreachable`. Clients learn of each change within 5 ms of virtual time; changes made without a wait between them are
+/// one change to them.
 ///
 /// A link keeps its local address for life, and travels through the interface that has that address. While no interface
 /// that is up has it, its packets are held; they set out again when the address is back, even on another interface, and
 /// the server notices nothing. Links to loopback addresses and Unix sockets need no interface.
 ///
 ///     network.addInterface("wlan0", address: "192.168.0.7", metric: 600)
-///     network.setInterface("eth0", isUp: false)        // new links leave by wlan0
+///     network.setInterface("eth0", isUp: false)        // links over eth0 are lost, new ones leave by wlan0
 ///
 /// The name of an unknown interface, or an invalid address, is a programming error and stops the program.
+/// `Snippets/PathChange.swift` shows a client in such a network.
 extension SimulatedNetwork {
     /// Adds an interface that is up.
     ///
     /// - Parameters:
+    ///   - name: A name that no other interface has.
     ///   - address: An IPv4 or IPv6 address that no other interface has; `addAddress(_:to:)` adds more.
-    ///   - metric: The interface with the lowest metric has the default route; of equals, the one that was added first.
-    ///   - isTunnel: Whether clients see a tunnel, such as a VPN's. It depends on no other interface.
+    ///   - metric: The interface with the lowest metric has the default route; of equals, the one that was added first. Default
+    ///     100, as "eth0" has.
+    ///   - isTunnel: Whether `NetworkRoute.isTunnel` says so. It depends on no other interface.
     public func addInterface(_ name: String, address: String, metric: Int = 100, isTunnel: Bool = false) {
         let address = interfaceAddress(address)
         changeInterfaces("\(name) added with \(address)") { interfaces in
@@ -48,8 +52,8 @@ extension SimulatedNetwork {
         }
     }
 
-    /// Takes an interface down or up. While it is down, it keeps its addresses, but packets of their links are held, and no
-    /// route leads through it.
+    /// Takes an interface down or up. While it is down, it keeps its addresses (as Linux does with those of IPv4), but packets of
+    /// their links are held, and no route leads through it.
     public func setInterface(_ interface: String, isUp: Bool) {
         changeInterfaces("\(interface) is \(isUp ? "up" : "down")", of: interface) { interfaces in
             interfaces.change(interface) { $0.isUp = isUp }
@@ -84,18 +88,25 @@ extension SimulatedNetwork {
         }
     }
 
-    /// Holds every packet through `interface` until `heal(interface:)`. Its routes stay, and clients are not told: only a
-    /// probe finds out.
+    /// Holds every packet through `interface` until `heal(interface:)`. Its routes stay, and clients hear of nothing: only
+    /// pings and timeouts find out.
     public func partition(interface: String) { setCut(true, of: interface) }
 
     /// Ends `partition(interface:)`. Packets that were held set out again, none is lost.
     public func heal(interface: String) { setCut(false, of: interface) }
 
-    /// Whether clients cannot monitor the network, as on a system that does not allow it: every path is `.unknown`, and no
-    /// change is told. Off until set; to be set before clients are made.
+    /// Whether clients cannot monitor the network, as on a system that does not allow it: every path but `.local` is `.unknown`,
+    /// and clients hear of no change. Default false. To be set before clients connect for the first time.
     public var hidesPaths: Bool {
         get { loop.confined { loop.network.hidesPaths } }
         set { loop.confined { loop.network.hidesPaths = newValue } }
+    }
+
+    /// How long it takes at most until clients hear of a change, at least 0. On a real host up to 60 ms pass, in which other
+    /// changes may follow. Default 5 ms.
+    package var longestNewsDelay: Duration {
+        get { loop.confined { .nanoseconds(loop.network.newsDelay.upperBound) } }
+        set { loop.confined { loop.network.newsDelay = 0...max(0, newValue.clampedNanoseconds) } }
     }
 
     private func setCut(_ isCut: Bool, of interface: String) {

@@ -2,7 +2,8 @@ import Trunkline
 
 /// What clients of a simulated network know of the interfaces and routes of their host.
 ///
-/// Its methods may be called on any thread, but during a run another thread leaves the simulation with it.
+/// During a run, its methods are called on the simulation's thread only; any other call ends the run with
+/// `SimulationError.leftTheLoop`.
 final class SimulatedPathMonitor: PathMonitor {
     private let loop: SimulatedEventLoop
 

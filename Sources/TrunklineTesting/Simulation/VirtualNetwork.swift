@@ -13,6 +13,8 @@ final class VirtualNetwork: @unchecked Sendable {
     private(set) var interfaces = HostInterfaces()
     /// Whether clients are told nothing of `interfaces`.
     var hidesPaths = false
+    /// How long it takes until clients hear of a change, in nanoseconds.
+    var newsDelay: ClosedRange<Int64> = 0...5_000_000
     private var observers = PathObservers()
     var bytesDelivered = 0
     private(set) var linksMade: UInt64 = 0
@@ -109,7 +111,7 @@ final class VirtualNetwork: @unchecked Sendable {
     /// Tells the observers of `change` a little later, once for all that happens until then.
     func announce(_ change: NetworkChange) {
         guard !hidesPaths, observers.begin(change) else { return }
-        push(.change(change), at: now.advanced(by: .nanoseconds(random.number(in: 0...5_000_000))))
+        push(.change(change), at: now.advanced(by: .nanoseconds(random.number(in: newsDelay))))
     }
 
     private func tell(of change: NetworkChange) {

@@ -28,7 +28,7 @@ import Testing
         #expect(machine.linkReady(a.id, at: now) == nil)
         #expect(machine.linkLost(a.id, .reset, at: now) == .none)
         #expect(machine.state == before)
-        #expect(machine.linkReady(b.id, at: now) == b.id)
+        #expect(machine.linkReady(b.id, at: now) != nil)
         #expect(machine.attemptFailed(b.id, .refused, at: now) == .none)
     }
 
@@ -365,6 +365,9 @@ import Testing
             $0.maximumAttempts = seed % 3 == 0 ? 4 : nil
             $0.returnsToPreferredAfter = seed % 2 == 0 ? .seconds(5) : nil
             $0.order = seed % 5 == 0 ? .shuffled : .ordered
+            $0.maximumLinkAge = seed % 7 == 0 ? .seconds(20) : nil
+            $0.overlapsLinks = seed % 4 != 0
+            $0.sendsAfterGoAway = seed % 6 != 0
         }
         var (time, last) = (now, UInt64(0))
         for _ in 0..<500 {
@@ -372,12 +375,20 @@ import Testing
             let id = machine.lastID - min(machine.lastID, UInt64(Int.random(in: 0...5, using: &random) / 5))
             let hint: Duration? = Bool.random(using: &random) ? .seconds(3) : nil
             var action: ReconnectMachine.Action? = ReconnectMachine.Action.none
-            switch Int.random(in: 0..<12, using: &random) {
+            let present: UInt64? = if case .ready(let session) = machine.state { session } else { nil }
+            switch Int.random(in: 0..<18, using: &random) {
             case 0: action = machine.linkNeeded(at: time)
             case 1:
                 _ = machine.linkReady(id, afterHandshake: hint != nil, at: time)
                 if Bool.random(using: &random) { machine.linkAnswered() }
             case 2, 3: action = machine.attemptFailed(id, .refused, isPermanent: hint != nil, at: time)
+            case 12: action = machine.attemptFailed(id, .unreachable, hasRoute: false, at: time)
+            case 13: action = machine.networkChanged(isAttemptConcerned: hint != nil, at: time)
+            case 14: action = machine.renew(at: time)
+            case 15: action = machine.restartAttempt(at: time)
+            case 16: action = machine.replaceEndpoints(Array(all.shuffled(using: &random).prefix(2)), at: time)
+            case 17:
+                action = machine.linkLost(present ?? id, .pathLost, isOurNetwork: true, at: time)
             case 4:
                 action = machine.linkLost(
                     id,
@@ -394,21 +405,28 @@ import Testing
             case 9: action = machine.resume(at: time)
             case 10: action = machine.switchEndpoint(to: all[Int.random(in: 0...2, using: &random)], at: time)
             default:
-                action = machine.leave(id, because: hint == nil ? .goAway : .errorRate, retryAfter: hint, at: time)
+                action = machine.leave(
+                    present ?? id,
+                    because: hint == nil ? .goAway : .errorRate,
+                    retryAfter: hint,
+                    at: time
+                )
             }
             if case .drain(let session, let next)? = action {
-                #expect(session == last, "seed \(seed)")
+                #expect(session == present, "seed \(seed)")
                 action = next
             }
             switch (action, machine.state) {
-            case (.connect(let asked)?, .connecting(let attempt)):
-                #expect(asked == attempt, "seed \(seed)")
+            case (.connect(let attempt)?, .connecting), (.connect(let attempt)?, .ready):
+                #expect(attempt == machine.attempt, "seed \(seed)")
                 #expect(attempt.id == last + 1, "seed \(seed)")
                 last = attempt.id
             case (.wait(let until)?, .waiting(let end, _, _)):
                 #expect(until == end && machine.deadline == end, "seed \(seed)")
             case (.wait(let until)?, .ready): #expect(until == machine.deadline, "seed \(seed)")
-            case (.giveUp?, .idle), (.rest?, .idle), (.rest?, .suspended), (.close?, .suspended): break
+            case (.giveUp?, .idle), (.rest?, .idle), (.rest?, .suspended), (.rest?, .ready),
+                (.rest?, .noNetwork), (.close?, .suspended):
+                break
             case (ReconnectMachine.Action.none?, _), (nil, _): break
             default: Issue.record("\(String(describing: action)) in \(machine.state), seed \(seed)")
             }

@@ -5,7 +5,7 @@ import Testing
 /// Every input in every state, as a table.
 @Suite struct ReconnectTableTests: ReconnectTesting {
     static let now = Instant(nanoseconds: 1_000)
-    static let states = ["idle", "connecting", "ready", "waiting", "suspended", "closed"]
+    static let states = ["idle", "connecting", "ready", "waiting", "noNetwork", "suspended", "closed"]
 
     /// One second between rounds; a first, then b.
     static func machine(in state: String) -> ReconnectMachine {
@@ -18,6 +18,8 @@ import Testing
         if state == "waiting" {
             _ = machine.attemptFailed(1, .refused, at: now)
             _ = machine.attemptFailed(2, .refused, at: now)
+        } else if state == "noNetwork" {
+            _ = machine.attemptFailed(1, .unreachable, hasRoute: false, at: now)
         } else if state != "connecting" {
             _ = machine.linkReady(1, at: now)
         }
@@ -51,6 +53,7 @@ import Testing
             "–",
             "–",
             "–",
+            "–",
             "–"
         ),
         Row(
@@ -58,6 +61,7 @@ import Testing
             { $0.linkReady($0.lastID, at: now) == nil ? nil : ReconnectMachine.Action.none },
             "refused",
             "– → ready",
+            "refused",
             "refused",
             "refused",
             "refused",
@@ -71,6 +75,7 @@ import Testing
             "–",
             "–",
             "–",
+            "–",
             "–"
         ),
         Row(
@@ -81,11 +86,13 @@ import Testing
             "–",
             "–",
             "–",
+            "–",
             "–"
         ),
         Row(
             "attemptFailed of old",
             { $0.attemptFailed(99, .refused, at: now) },
+            "–",
             "–",
             "–",
             "–",
@@ -101,6 +108,7 @@ import Testing
             "wait 1 → waiting",
             "–",
             "–",
+            "–",
             "–"
         ),
         Row(
@@ -111,11 +119,13 @@ import Testing
             "rest → idle",
             "–",
             "–",
+            "–",
             "–"
         ),
         Row(
             "linkLost of old",
             { $0.linkLost(99, .reset, at: now) },
+            "–",
             "–",
             "–",
             "–",
@@ -131,6 +141,7 @@ import Testing
             "–",
             "wait 1",
             "–",
+            "–",
             "–"
         ),
         Row(
@@ -141,6 +152,7 @@ import Testing
             "–",
             "connect 3 a → connecting",
             "–",
+            "–",
             "–"
         ),
         Row(
@@ -150,6 +162,7 @@ import Testing
             "–",
             "–",
             "connect 3 a → connecting",
+            "connect 2 a → connecting",
             "–",
             "–"
         ),
@@ -160,12 +173,14 @@ import Testing
             "rest → suspended",
             "close 1 → suspended",
             "rest → suspended",
+            "rest → suspended",
             "–",
             "–"
         ),
         Row(
             "resume",
             { $0.resume(at: now) },
+            "–",
             "–",
             "–",
             "–",
@@ -180,6 +195,7 @@ import Testing
             "–",
             "–",
             "connect 3 a → connecting",
+            "connect 2 a → connecting",
             "–",
             "–"
         ),
@@ -188,14 +204,16 @@ import Testing
             { $0.switchEndpoint(to: "b:1", at: now) },
             "–",
             "connect 2 b",
-            "drain 1, connect 2 b → connecting",
+            "connect 2 b",
             "connect 3 b → connecting",
+            "connect 2 b → connecting",
             "–",
             "–"
         ),
         Row(
             "switchEndpoint to a stranger",
             { $0.switchEndpoint(to: "c:1", at: now) },
+            "refused",
             "refused",
             "refused",
             "refused",
@@ -208,7 +226,8 @@ import Testing
             { $0.leave($0.lastID, because: .goAway, at: now) },
             "–",
             "–",
-            "drain 1, connect 2 b → connecting",
+            "connect 2 b",
+            "–",
             "–",
             "–",
             "–"
@@ -221,6 +240,7 @@ import Testing
             "drain 1, rest → idle",
             "–",
             "–",
+            "–",
             "–"
         ),
         Row(
@@ -229,6 +249,7 @@ import Testing
             "–",
             "–",
             "drain 1, connect 2 b → connecting",
+            "–",
             "–",
             "–",
             "–"
@@ -241,11 +262,13 @@ import Testing
             "drain 1, connect 2 a → connecting",
             "–",
             "–",
+            "–",
             "–"
         ),
         Row(
             "leave of old",
             { $0.leave(99, because: .goAway, at: now) },
+            "–",
             "–",
             "–",
             "–",
@@ -260,6 +283,7 @@ import Testing
             "–",
             "–",
             "–",
+            "connect 2 a → connecting",
             "–",
             "–"
         ),
@@ -268,8 +292,9 @@ import Testing
             { $0.replaceEndpoints(["c:1"], at: now) },
             "–",
             "connect 2 c",
-            "drain 1, connect 2 c → connecting",
+            "connect 2 c",
             "–",
+            "connect 2 c → connecting",
             "–",
             "–"
         ),
@@ -280,6 +305,62 @@ import Testing
             "give up → idle",
             "–",
             "give up → idle",
+            "give up → idle",
+            "–",
+            "–"
+        ),
+        Row(
+            "attemptFailed without route",
+            { $0.attemptFailed($0.lastID, .unreachable, hasRoute: false, at: now) },
+            "–",
+            "rest → noNetwork",
+            "–",
+            "–",
+            "–",
+            "–",
+            "–"
+        ),
+        Row(
+            "linkLost with its path",
+            { $0.linkLost($0.lastID, .pathLost, isOurNetwork: true, at: now) },
+            "–",
+            "–",
+            "connect 2 a → connecting",
+            "–",
+            "–",
+            "–",
+            "–"
+        ),
+        Row(
+            "networkChanged",
+            { $0.networkChanged(at: now) },
+            "–",
+            "wait 0 → waiting",
+            "–",
+            "wait 0",
+            "wait 0 → waiting",
+            "–",
+            "–"
+        ),
+        Row(
+            "networkLost",
+            { $0.networkLost(at: now) },
+            "–",
+            "connect 2 a",
+            "–",
+            "connect 3 a → connecting",
+            "–",
+            "–",
+            "–"
+        ),
+        Row(
+            "renew",
+            { $0.renew(at: now) },
+            "–",
+            "–",
+            "connect 2 a",
+            "–",
+            "–",
             "–",
             "–"
         ),
@@ -289,6 +370,7 @@ import Testing
                 $0.close()
                 return ReconnectMachine.Action.none
             },
+            "– → closed",
             "– → closed",
             "– → closed",
             "– → closed",

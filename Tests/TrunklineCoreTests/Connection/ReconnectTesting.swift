@@ -41,6 +41,7 @@ extension ReconnectTesting {
         case .connecting: "connecting"
         case .ready: "ready"
         case .waiting: "waiting"
+        case .noNetwork: "noNetwork"
         case .suspended: "suspended"
         case .closed: "closed"
         }

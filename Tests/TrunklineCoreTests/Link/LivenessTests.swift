@@ -56,6 +56,18 @@ import Testing
         for time in [31.0, 36, 38, 39.9] { #expect(link.fire(at: time, hasUnanswered: true) == .none) }
     }
 
+    /// A ping that was out when the route came back did not ask again, and the kernel's retransmission waited for its timer.
+    @Test func aProbeAsksAgainWithTheDeadlineOfTheFirst() {
+        var link = TestLink()
+        for (number, time) in [(0, 3.0), (1, 5)] as [(UInt64, Double)] {
+            #expect(link.machine.probe(at: at(time)) == .ping(number: number))
+            link.machine.pingSent(serial: 0, goesOutAtOnce: true, at: at(time))
+        }
+        #expect(link.machine.nextLook == at(13))
+        #expect(link.fire(at: 12.999) == .none)
+        #expect(link.fire(at: 13) == .declareDead)
+    }
+
     @Test func durationsOfZeroAreAMillisecond() {
         var policy = Liveness.Policy()
         policy.interval = .zero

@@ -226,6 +226,7 @@ struct ReadFairnessTests {
             let peer = await server.peers[0]
             await peer.wait { $0.received.count >= 12 + 5 }
             try await client.switchEndpoint(to: other.endpoint)
+            await client.becomesReady(at: other.endpoint)
             try await expectEcho("before", by: client)
             await peer.write(numberedPushes(count))
             try await network.clock.sleep(for: .milliseconds(2))
@@ -266,7 +267,10 @@ struct ReadFairnessTests {
             let pending = client.start(ask("stays"))
             let peer = await server.peers[0]
             await peer.wait { $0.received.count >= 12 + 5 }
-            if isDraining { try await client.switchEndpoint(to: other.endpoint) }
+            if isDraining {
+                try await client.switchEndpoint(to: other.endpoint)
+                await client.becomesReady(at: other.endpoint)
+            }
             let words = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0] + numberedPushes(count)
             if overTLS { await peer.writeSingly(words) } else { await peer.write(words) }
             var (next, meanwhile): (SerialNumber, PendingRequest<Response>?) = (0, nil)
@@ -317,7 +321,10 @@ struct ReadFairnessTests {
             let peer = await server.peers[0]
             await peer.wait { $0.received.count >= 12 + 1 }
             try await network.clock.sleep(for: .milliseconds(100))
-            if isDraining { try await client.switchEndpoint(to: other.endpoint) }
+            if isDraining {
+                try await client.switchEndpoint(to: other.endpoint)
+                await client.becomesReady(at: other.endpoint)
+            }
             handle.cancel()
             try await network.clock.sleep(for: .milliseconds(1))
             #expect(await client.statistics.connection.disconnects == (isDraining ? [:] : [.reset: 1]))

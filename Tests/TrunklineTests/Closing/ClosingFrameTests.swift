@@ -113,6 +113,7 @@ struct ClosingFrameTests {
             let slow = client.start(ask("slow"))
             _ = try await first.waitForRequest()
             try await client.switchEndpoint(to: second.endpoint)
+            await client.becomesReady(at: second.endpoint)
             try await expectEcho("quick", by: client)
             #expect(await first.received.map(\.body) == ["slow"])
             try await expectBody("slow", of: slow)

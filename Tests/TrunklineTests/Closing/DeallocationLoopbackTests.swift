@@ -112,6 +112,7 @@ extension HeavyTests {
                 let handle = client.start(ask("silence"))
                 try await expectEcho("before", by: client)
                 try await client.switchEndpoint(to: place.other.endpoint)
+                await client.becomesReady(at: place.other.endpoint)
                 try await expectEcho("after", by: client)
                 #expect(await client.hasLeftLinks)
                 _ = handle

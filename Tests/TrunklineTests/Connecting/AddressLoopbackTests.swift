@@ -160,6 +160,6 @@ struct AddressLoopbackTests {
 extension Connection {
     /// What the system says that is set on the link's socket.
     fileprivate var appliedOptions: SocketOptions? {
-        current.flatMap { Trunkline.appliedOptions(of: links[$0].transport) }
+        (handshaking ?? ready).flatMap { Trunkline.appliedOptions(of: links[$0].transport) }
     }
 }

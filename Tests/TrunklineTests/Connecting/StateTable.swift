@@ -9,7 +9,13 @@ import TrunklineTesting
 enum Situation: String, CaseIterable, Sendable {
     case idle, resolving, connecting, handshaking, ready
     case left = "ready, a link left"
-    case waiting, suspended, draining, closed
+    case changing = "ready, a change under way"
+    case waiting, noNetwork, suspended, draining, closed
+}
+
+extension Situation {
+    /// How the description of its state begins.
+    var stateName: String { self == .noNetwork ? "no network" : rawValue }
 }
 
 /// What can be asked of a client, by its name in the tables of `Connecting.md`.
@@ -138,9 +144,16 @@ struct StateWorld: Sendable {
         case .left:
             try await startSlow()
             try await client.switchEndpoint(to: servers[1].endpoint)
+            await client.becomesReady(at: servers[1].endpoint)
+        case .changing:
             try await client.connect()
+            facts.answersHandshakes.withLock { $0 = false }
+            try await client.switchEndpoint(to: servers[1].endpoint)
         case .waiting:
             for host in ["a", "b"] { network.refuseConnections(to: host) }
+            await client.reconnectNow()
+        case .noNetwork:
+            network.setInterface("eth0", isUp: false)
             await client.reconnectNow()
         case .suspended:
             try await client.connect()
@@ -153,7 +166,9 @@ struct StateWorld: Sendable {
         }
         try await pass(.milliseconds(100))
         let state = await client.connection.state.description
-        #expect(state.hasPrefix(situation == .left ? "ready" : situation.rawValue), "\(state) instead of \(situation)")
+        let isReady = [.ready, .left, .changing].contains(situation)
+        #expect(state.hasPrefix(isReady ? "ready" : situation.stateName), "\(state) instead of \(situation)")
+        #expect(await (client.connection.machine.change != nil) == (situation == .changing))
     }
 
     private func startSlow() async throws {
@@ -167,6 +182,7 @@ struct StateWorld: Sendable {
             network.setResolution(of: host)
             network.acceptConnections(to: host)
         }
+        network.setInterface("eth0", isUp: true)
         facts.answersHandshakes.withLock { $0 = true }
         await client.resume()
     }

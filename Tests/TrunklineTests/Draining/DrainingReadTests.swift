@@ -11,6 +11,7 @@ struct DrainingReadTests {
     private func simulate(
         sending bytes: [UInt8],
         overTLS: Bool,
+        sendsAfterGoAway: Bool = true,
         _ body: @escaping @Sendable (SimulatedNetwork, [LoopbackServer], Client) async throws -> Void
     ) throws {
         let network = SimulatedNetwork(seed: 1, conditions: .wide)
@@ -24,7 +25,10 @@ struct DrainingReadTests {
                     }
                 )
             }
-            let options = ClientOptions { $0.inbound.maximumHeld = 0 }
+            let options = ClientOptions {
+                $0.inbound.maximumHeld = 0
+                $0.failover.sendsAfterGoAway = sendsAfterGoAway
+            }
             let client = network.client(of: ["a:1", "b:1"], speaking: codec, options: options, overTLS: overTLS)
             try await body(network, servers, client)
             await client.closeNow()
@@ -52,13 +56,15 @@ struct DrainingReadTests {
         }
     }
 
-    /// The link began to drain because of a goAway among the first frames. What is left over takes several turns.
-    @Test(arguments: [false, true])
-    func theyAreReadOnBehindAGoAway(overTLS: Bool) throws {
+    /// The link began to drain because of a goAway among the first frames, or stayed ready until the next one was. What is left
+    /// over takes several turns.
+    @Test(arguments: [false, true], [false, true])
+    func theyAreReadOnBehindAGoAway(overTLS: Bool, sendsAfterGoAway: Bool) throws {
         let bytes: [UInt8] = [0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0] + numberedPushes(3 * ReadShare.frames)
-        try simulate(sending: bytes, overTLS: overTLS) { network, servers, client in
+        try simulate(sending: bytes, overTLS: overTLS, sendsAfterGoAway: sendsAfterGoAway) { network, servers, client in
             try await expectEcho("a", by: client)
             #expect(await servers[0].totalConnections == 1)
+            if sendsAfterGoAway { try await network.clock.sleep(for: .seconds(10)) }
             #expect(await client.statistics.connection.disconnects[.goAway] == 1)
         }
     }

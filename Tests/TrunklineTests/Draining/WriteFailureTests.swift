@@ -111,7 +111,7 @@ struct WriteFailureTests {
         let server = TestServer(on: network.loop, echoes: false, tls: try authority.serverContext())
         try network.runBlocking {
             try await server.listen(on: network.address("db"))
-            let other = try await network.serve(at: "other:1", speaking: .standard)
+            let other = try await network.serve(at: "other:1", speaking: .standard, overTLS: false)
             let options = ClientOptions { $0.tls.roots = .only(authority.root) }
             let endpoint = Endpoint.host("db", port: 7000).secured()
             let codec = InterruptedCodec(base: FrameLayout.standard) { network.reset("db") }
@@ -121,7 +121,10 @@ struct WriteFailureTests {
             let pending = client.start(ask("stays"))
             let peer = await server.peers[0]
             await peer.wait { $0.received.count >= 12 + 5 }
-            if isDraining { try await client.switchEndpoint(to: other.endpoint) }
+            if isDraining {
+                try await client.switchEndpoint(to: other.endpoint)
+                await client.becomesReady(at: other.endpoint)
+            }
             let ping: [UInt8] = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]
             await peer.writeSingly(ping + numberedPushes(count))
             await expectNumberedPushes(count, from: pushes)
@@ -145,6 +148,7 @@ struct WriteFailureTests {
             let handle = client.start(ask("x"))
             try await first.waitForRequests(1)
             try await client.switchEndpoint(to: second.endpoint)
+            await client.becomesReady(at: second.endpoint)
             handle.cancel()
             if atOnce { await client.closeNow() } else { await client.close() }
             #expect(await failure(of: handle)?.code == .cancelled)

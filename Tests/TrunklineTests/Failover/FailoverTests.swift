@@ -153,6 +153,9 @@ struct FailoverTests {
             let slow = client.start(ask("slow"))
             _ = try await service.server.waitForRequest { $0.body == "slow" }
             try await client.switchEndpoint(to: service.endpoint("other:7000"))
+            try await expectEcho("meanwhile", by: client)
+            #expect(await service.server.received.map(\.body) == ["slow", "meanwhile"])
+            await client.becomesReady(at: service.endpoint("other:7000"))
             try await expectEcho("next", by: client)
             #expect(await other.received.map(\.body) == ["next"])
             try await expectBody("slow", of: slow)
@@ -199,6 +202,7 @@ struct FailoverTests {
         try simulateTwo(options: patient()) { service, other, client in
             try await expectEcho("a", by: client)
             await client.replaceEndpoints([service.endpoint("other:7000")])
+            await client.becomesReady(at: service.endpoint("other:7000"))
             try await expectEcho("b", by: client)
             #expect(await other.received.map(\.body) == ["b"])
             await client.replaceEndpoints([])

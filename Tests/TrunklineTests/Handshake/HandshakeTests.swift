@@ -515,6 +515,7 @@ struct HandshakeTests {
             // Those of the next handshake replace them; the link is to one of the former, and stays.
             known.withLock { $0 = "d db" }
             try await client.switchEndpoint(to: "c:7000")
+            await client.becomesReady(at: "c:7000")
             try await expectEcho("2", by: client)
             #expect(await client.endpoints == ["db:7000", "d:7000"])
             try await expectEcho("3", by: client)

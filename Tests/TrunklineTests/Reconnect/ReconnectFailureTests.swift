@@ -2,16 +2,17 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Giving up, for a while or for good, and what is under way meanwhile on links that were left.
+/// Giving up, for a while or for good, and what is under way meanwhile on draining links.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct ReconnectFailureTests {
     private typealias PoliteCodec = DrainingTests.PoliteCodec
 
     /// Runs `body` with a server at "db:7000" that takes a second for "slow" requests, and a client that never tries
-    /// again by itself.
+    /// again by itself. Its link drains at once when the server says that it goes.
     private func simulate(
         speaking codec: some FrameCodec = PoliteCodec(),
         _ change: @escaping @Sendable (inout ClientOptions) -> Void = { $0.reconnecting.policy = nil },
+        sendsAfterGoAway: Bool = false,
         _ body: @escaping @Sendable (SimulatedService, Client) async throws -> Void
     ) throws {
         let network = SimulatedNetwork(seed: 1)
@@ -19,7 +20,10 @@ struct ReconnectFailureTests {
             let server = try await network.serve(at: "db:7000", speaking: codec) {
                 $0.body == "slow" ? .after(.seconds(1), .echo) : .echo
             }
-            let options = ClientOptions(change)
+            let options = ClientOptions {
+                $0.failover.sendsAfterGoAway = sendsAfterGoAway
+                change(&$0)
+            }
             let client = network.client(of: ["db:7000"], speaking: codec, options: options)
             try await body(SimulatedService(network, server, overTLS: Wire.isSecured), client)
             await client.closeNow()
@@ -83,8 +87,25 @@ struct ReconnectFailureTests {
         }
     }
 
+    /// The only server says that it goes, and the policy makes no other link: this one is used until the server ends it.
+    @Test func aLinkWhoseServerGoesIsUsedToItsEndWithoutAnother() throws {
+        try simulate(sendsAfterGoAway: true) { service, client in
+            let slow = client.start(ask("slow"))
+            try await service.server.waitForRequest { $0.body == "slow" }
+            try await service.server.push(farewell)
+            try await expectBody("slow", of: slow)
+            try await expectEcho("next", by: client)
+            #expect(await service.server.totalConnections == 1)
+            await service.server.disconnectAll()
+            try await service.pass(.seconds(1))
+            #expect(await firstState(of: client) == .idle)
+            try await expectEcho("last", by: client)
+            #expect(await service.server.totalConnections == 2)
+        }
+    }
+
     /// The switch goes to a server that cannot be reached, the first included, and `maximumAttempts` ends it.
-    @Test func aSwitchThatFailsLeavesTheOldLinkItsRequests() throws {
+    @Test func aSwitchThatFailsLeavesTheLinkAsItIs() throws {
         try simulate {
             $0.reconnecting.maximumAttempts = 2
         } _: { service, client in
@@ -94,9 +115,13 @@ struct ReconnectFailureTests {
             let away = service.endpoint("away:1")
             await client.replaceEndpoints([away, service.server.endpoint])
             try await client.switchEndpoint(to: away)
-            let error = await failure { () throws(ClientError) in try await client.connect() }
-            #expect(error?.code == .unavailable)
             try await expectBody("slow", of: slow)
+            try await service.pass(.seconds(60))
+            #expect(await client.statistics.connection.failedAttempts == 2)
+            try await client.connect()
+            try await expectEcho("next", by: client)
+            #expect(await firstState(of: client) == .ready(service.server.endpoint, session: 1))
+            #expect(await service.server.received.map(\.body) == ["slow", "next"])
         }
     }
 

@@ -49,12 +49,12 @@ struct ClientSeedTests {
         ].map { "outcome \($0)" }
         let ends = [
             "halfOpen", "reset", "refused", "timedOut", "closedByServer", "handshakeRefused", "goAway", "exhausted",
-            "unanswered",
+            "unanswered", "pathLost",
         ]
         .map { "end \($0)" }
         let faults = SeedFault.allCases.map { "fault \($0)" }
         for name in outcomes + faults + ends + [
-            "late", "retried", "retry refused", "pings", "subscribed", "streamed", "stream left",
+            "planned change", "late", "retried", "retry refused", "pings", "subscribed", "streamed", "stream left",
         ] {
             #expect(tally[name, default: 0] > 0, "\(name) never happened")
         }

@@ -7,7 +7,8 @@ enum SeedFault: String, CaseIterable {
     case slowNames, failingNames, silentNames
     case slowHandshake, refusedHandshake, busyHandshake, silentHandshake
     case slowReader, silentServer, hungServer, noPongs, restart, closing, orderlyCloses, serverPing, goAway, stall
-    case suspension, emptyEndpoints, fewerEndpoints, switching, reconnectNow
+    case suspension, emptyEndpoints, fewerEndpoints, switching, reconnectNow, renewal
+    case interfaceDown, flappingInterface, addressMoved, routeLost, betterRoute, brokenPath, sleep
 }
 
 extension SeedWorld {
@@ -29,8 +30,14 @@ extension SeedWorld {
     /// Mends what a fault leaves behind for good.
     func mendEverything() {
         network.heal()
+        stopMisbehaving()
         network.setConditions(plan.conditions)
         setMood(.usual)
+        network.setInterface("eth0", isUp: true)
+        network.addAddress("10.255.0.1", to: "eth0")
+        network.setMetric(Self.spareMetric, of: "wlan0")
+        network.heal(interface: "eth0")
+        for host in plan.hosts { network.removeRoute(to: host) }
         // It takes three timeouts to find that out.
         if plan.losesFraming { network.reset() }
     }
@@ -49,7 +56,9 @@ extension SeedWorld {
         case .slowReader, .silentServer, .hungServer, .noPongs, .restart, .closing, .orderlyCloses, .serverPing,
             .goAway:
             try await performOnServer(fault, host, time)
-        case .suspension, .emptyEndpoints, .fewerEndpoints, .switching, .reconnectNow:
+        case .interfaceDown, .flappingInterface, .addressMoved, .routeLost, .betterRoute, .brokenPath, .sleep:
+            try await performOnHost(fault, host, time)
+        case .suspension, .emptyEndpoints, .fewerEndpoints, .switching, .reconnectNow, .renewal:
             try await performOnClient(fault, host, time, client)
         }
     }
@@ -97,6 +106,42 @@ extension SeedWorld {
             network.acceptConnections(to: host)
         case .stall: stall(for: time)
         default: network.reset(host)
+        }
+    }
+
+    /// The host of the client has another interface, which is worse.
+    static let spareMetric = 600
+
+    private func performOnHost(_ fault: SeedFault, _ host: String, _ time: Duration) async throws {
+        switch fault {
+        case .interfaceDown:
+            network.setInterface("eth0", isUp: false)
+            try await pass(time)
+            network.setInterface("eth0", isUp: true)
+        case .flappingInterface:
+            for _ in 0..<5 {
+                network.setInterface("eth0", isUp: false)
+                try await pass(time / 10)
+                network.setInterface("eth0", isUp: true)
+                try await pass(time / 10)
+            }
+        case .addressMoved:
+            network.removeAddress("10.255.0.1", from: "eth0")
+            try await pass(time)
+            network.addAddress("10.255.0.1", to: "eth0")
+        case .routeLost:
+            network.setRoute(to: host, through: nil)
+            try await pass(time)
+            network.removeRoute(to: host)
+        case .betterRoute:
+            network.setMetric(1, of: "wlan0")
+            try await pass(time)
+            network.setMetric(Self.spareMetric, of: "wlan0")
+        case .brokenPath:
+            network.partition(interface: "eth0")
+            try await pass(time)
+            network.heal(interface: "eth0")
+        default: sleep(for: time)
         }
     }
 
@@ -148,6 +193,7 @@ extension SeedWorld {
             await client.replaceEndpoints(fault == .emptyEndpoints ? [] : [plan.endpoint(host)])
             try await pass(time)
             await client.replaceEndpoints(plan.endpoints)
+        case .renewal: await client.renewLink()
         case .switching: try? await client.switchEndpoint(to: plan.endpoint(host))
         default: await client.reconnectNow()
         }

@@ -58,6 +58,19 @@ extension SeedWorld {
 }
 
 extension Client {
+    /// Whether it has a link, and nothing is under way or given up: what a request takes now is the link's doing.
+    var isCalm: Bool {
+        connection.assumeIsolated { connection in
+            guard let ready = connection.ready, connection.links.count == 1, connection.machine.attempt == nil else {
+                return false
+            }
+            return connection.links[ready].machine.count == 0
+                && connection.links[ready].machine.requests.abandonedCount == 0
+        } && queue.count == 0
+    }
+
+    nonisolated var sendsAfterGoAway: Bool { connection.options.failover.sendsAfterGoAway }
+
     /// What a client that is closed should not have any more.
     var leftovers: [String] {
         let facts: [(String, Bool)] = [
@@ -79,6 +92,7 @@ extension Connection {
             ("frames to be written", direct.queue.count > 0), ("a reader", direct.reader != nil),
             ("waiters", !closeWaiters.isEmpty),
             ("a timer of attempts", timer?.deadline != nil), ("a timer of liveness", isLivenessTimerArmed),
+            ("a timer of files", rotationTimer?.timer.deadline != nil),
             ("a timer of links that were left", drainingTimer?.timer.deadline != nil),
         ]
         return facts.filter(\.1).map(\.0)

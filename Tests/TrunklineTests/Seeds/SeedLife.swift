@@ -93,6 +93,7 @@ struct SeedLife {
     /// The client must answer again, and have told the server everything about its subscriptions that it has to know.
     private func recover(_ client: Client, _ topics: Set<Bytes>) async throws {
         try await expectAnswer("probe 1", by: client)
+        try await changeWithoutWaiting(client)
         guard plan.subscribes else { return }
         world.network.reset()
         try await expectAnswer("probe 2", by: client)
@@ -102,6 +103,43 @@ struct SeedLife {
             let told = Set(bodies[..<end].suffix(topics.count))
             if told != topics { world.violated("of \(topics) only \(told) were restored") }
         }
+    }
+
+    /// While a planned change goes on, and the next server is well, no request takes longer than its round trip: in virtual
+    /// time, to the nanosecond.
+    private func changeWithoutWaiting(_ client: Client) async throws {
+        // With few serials a request may wait for one of those that are in quarantine.
+        guard plan.overlapsLinks, plan.matching != .narrow else { return }
+        var conditions = NetworkConditions()
+        conditions.latency = .milliseconds(1)...(.milliseconds(1))
+        conditions.fragmentation = 0
+        world.network.setConditions(conditions)
+        // What was given up is forgotten by then, and so are the errors.
+        try await world.pass(.milliseconds(500))
+        for _ in 0..<20 where await !client.isCalm { try await world.pass(.milliseconds(50)) }
+        guard await client.isCalm else { return world.count("no planned change: not calm") }
+        var random = plan.random(6)
+        let links = await client.statistics.connection.links
+        let way = Int.random(in: 0..<3, using: &random)
+        let host = plan.hosts.randomElement(using: &random) ?? ""
+        switch way {
+        case 0: await client.renewLink()
+        case 1: try? await client.switchEndpoint(to: plan.endpoint(host))
+        default: for server in world.allServers { _ = try? await server.push(Frame(.push, type: 2, body: "!")) }
+        }
+        world.note("planned change \(way)")
+        let changed = way == 2 && !client.sendsAfterGoAway
+        for number in 0..<40 {
+            let began = world.now
+            let body = Bytes("change \(number)")
+            let reply = try await client.send(ask(body), options: CallOptions(retry: .never))
+            let took = world.now - began
+            if reply.body != body { world.violated("\(body) was answered by \(reply)") }
+            // One that waits for the next link, as the options ask for.
+            if took > .milliseconds(2), !changed { world.violated("\(body) took \(took) during a planned change") }
+        }
+        world.count("planned change", await client.statistics.connection.links > links ? 1 : 0)
+        world.network.setConditions(plan.conditions)
     }
 
     private func expectAnswer(_ body: String, by client: Client) async throws {

@@ -34,6 +34,12 @@ struct SeedPlan: Sendable {
     let closesAtOnce: Bool
     /// Now and then a response says that it is a mebibyte longer than it is: what follows trickles into it.
     let losesFraming: Bool
+    /// The system lets nobody see its network.
+    let hidesPaths: Bool
+    /// How long it takes at most until the client hears of a change of its network.
+    let newsDelay: Duration
+    /// Planned changes make the next link while there is one.
+    let overlapsLinks: Bool
 
     init(seed: UInt64) {
         self.seed = seed
@@ -58,6 +64,9 @@ struct SeedPlan: Sendable {
         closesEarly = Int.random(in: 0..<5, using: &random) == 0
         closesAtOnce = Int.random(in: 0..<2, using: &random) == 0
         losesFraming = Int.random(in: 0..<4, using: &random) == 0
+        hidesPaths = Int.random(in: 0..<6, using: &random) == 0
+        overlapsLinks = Int.random(in: 0..<5, using: &random) != 0
+        newsDelay = .milliseconds([0, 5, 60][Int.random(in: 0..<3, using: &random)])
     }
 
     /// Chance for one purpose, the same whatever happens elsewhere.
@@ -101,6 +110,10 @@ struct SeedPlan: Sendable {
             bound += .milliseconds(250) + Self.backoffCap + connectTimeout
         }
         if hasHandshake, refusesForGood { bound += Self.halfLife * 8 }
+        // The network has changed for the better, perhaps twice.
+        bound += (.milliseconds(80) + newsDelay) * 2
+        // The next attempt begins when the link is gone that it must not overlap.
+        if !overlapsLinks { bound += Self.requestTimeout }
         return bound
     }
 
@@ -143,6 +156,12 @@ struct SeedPlan: Sendable {
             }
             $0.outbound.highWatermark = Int.random(in: 100...4000, using: &random)
             $0.outbound.lowWatermark = Int.random(in: 0...200, using: &random)
+            if Int.random(in: 0..<4, using: &random) == 0 {
+                $0.failover.maximumLinkAge = .milliseconds(Int.random(in: 20...200, using: &random))
+            }
+            $0.failover.overlap = overlapsLinks ? .allowed : .never
+            $0.failover.sendsAfterGoAway = Int.random(in: 0..<4, using: &random) != 0
+            $0.network.onRouteChange = [.ignore, .probe, .move][Int.random(in: 0..<3, using: &random)]
             if hasHandshake { $0.handshake.perform = { handshaker in try await handshake(handshaker) } }
         }
     }

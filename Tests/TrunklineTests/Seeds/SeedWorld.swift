@@ -12,6 +12,8 @@ final class SeedWorld: Sendable {
         /// All there ever were, in order.
         var all: [LoopbackServer] = []
         var mood = HandshakeMood.usual
+        /// Servers do as they are told: a message that waited until now is answered as any other.
+        var isMended = false
         var stalled = Duration.zero
         var tally: [String: Int] = [:]
         var log: [String] = []
@@ -30,6 +32,9 @@ final class SeedWorld: Sendable {
             network.host(host)
             network.setName("\(host).test", hosts: plan.hasDeadAddress ? ["fd00::99", "10.9.9.9", host] : [host])
         }
+        network.addInterface("wlan0", address: "192.168.0.7", metric: Self.spareMetric)
+        network.hidesPaths = plan.hidesPaths
+        network.longestNewsDelay = plan.newsDelay
         if plan.hasDeadAddress { network.swallowConnections(to: "10.9.9.9") }
     }
 
@@ -65,11 +70,18 @@ final class SeedWorld: Sendable {
         try await pass(.microseconds(Int.random(in: 0...microseconds, using: &random)))
     }
 
+    func stopMisbehaving() { state.withLock { $0.isMended = true } }
+
     func setMood(_ mood: HandshakeMood) { state.withLock { $0.mood = mood } }
 
     func stall(for time: Duration) {
         state.withLock { $0.stalled += time }
         network.stall(for: time)
+    }
+
+    func sleep(for time: Duration) {
+        state.withLock { $0.stalled += time }
+        network.putToSleep(for: time)
     }
 
     func startServer(_ host: String) async throws {
@@ -90,7 +102,10 @@ final class SeedWorld: Sendable {
     }
 
     private func reaction(to request: Frame) -> Reaction {
-        if let number = SeedPlan.number(in: request.body) { return plan.reaction(to: request, number) }
+        if let number = SeedPlan.number(in: request.body), !state.withLock({ $0.isMended }) {
+            return plan.reaction(to: request, number)
+        }
+        if request.type == SeedCalls.oneWayType, plan.matching == .inOrder { return .noReply }
         guard String(request.body).hasPrefix("login") else { return .echo }
         return switch state.withLock({ $0.mood }) {
         case .usual: .echo

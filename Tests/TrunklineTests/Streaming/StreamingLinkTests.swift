@@ -36,6 +36,7 @@ struct StreamingLinkTests {
             let joined = client.start(ask("slow"))
             try await first.waitForRequests(3)
             try await client.switchEndpoint(to: second.endpoint)
+            await client.becomesReady(at: second.endpoint)
             #expect(await words(of: client.stream(ask("quick"))) == ["+0", "quick"])
             given.cancel()
             #expect(await words(of: stream) == ["+0", "+1", "+2", "slow"])

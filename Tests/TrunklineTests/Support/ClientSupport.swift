@@ -54,6 +54,15 @@ func ask(_ number: Int) -> Request { ask(Bytes("\(number)")) }
 /// A body of `count` bytes, all of them `byte`.
 func filled(_ count: Int, with byte: UInt8 = 7) -> Bytes { Bytes([UInt8](repeating: byte, count: count)) }
 
+extension Client {
+    /// Waits until the link to `endpoint` takes the requests: until a planned change is complete.
+    func becomesReady(at endpoint: Endpoint) async {
+        for await state in states {
+            if case .ready(endpoint, _) = state { return }
+        }
+    }
+}
+
 /// The error of a request that has failed; a success is an issue.
 func failure(
     of handle: PendingRequest<Response>,

@@ -57,6 +57,7 @@ import TrunklineTesting
         try replace("worker.pem", with: second.certificates)
         try replace("worker.key", with: second.privateKey)
         await client.replaceEndpoints([after.endpoint])
+        await client.becomesReady(at: after.endpoint)
         try await expectEcho("after", by: client)
         #expect(await after.journal.handshakeCount == 1)
 
@@ -76,5 +77,48 @@ import TrunklineTesting
         await client.closeNow()
         await before.stop()
         await after.stop()
+    }
+
+    /// Files that change are noticed while there is a link: the next one is made with them, and no request waits or fails.
+    @Test("a link is replaced when its certificate has changed", .timeLimit(.minutes(1)))
+    func renewsTheLink() async throws {
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let authority = try TestAuthority()
+        let workers = try TestAuthority(named: "clients")
+        let first = try workers.identity(for: "worker", usage: .client)
+        try replace("worker.pem", with: first.certificates)
+        try replace("worker.key", with: first.privateKey)
+        let directory = directory
+        let options = ClientOptions { options in
+            options.tls.roots = .only(authority.root)
+            options.tls.identity = TLSIdentity(
+                certificates: .file("\(directory)/worker.pem"),
+                privateKey: .file("\(directory)/worker.key")
+            )
+            options.tls.rotationCheck = .milliseconds(5)
+            options.reconnecting.policy = Backoff(base: .milliseconds(1), cap: .milliseconds(20))
+        }
+        let identity = try authority.identity(for: "127.0.0.1")
+        let server = try await LoopbackServer.start(
+            speaking: .standard,
+            options: LoopbackServer.Options { $0.tls = .init(identity) { $0.clientRoots = workers.root } }
+        )
+        let client = Client(to: server.endpoint, speaking: .standard, options: options)
+        try await expectEcho("first", by: client)
+        for rotation in 1...3 {
+            // Half of it at first, which fits nothing: the link stays.
+            let next = try workers.identity(for: "worker", usage: .client)
+            try replace("worker.pem", with: next.certificates)
+            for number in 0..<20 { try await expectEcho(Bytes("\(number)"), by: client) }
+            try replace("worker.key", with: next.privateKey)
+            while await client.statistics.connection.links == rotation {
+                try await expectEcho("during", by: client)
+                await moment()
+            }
+        }
+        let statistics = await client.statistics
+        #expect(statistics.connection.disconnects[.reset] == nil)
+        await client.closeNow()
+        await server.stop()
     }
 }

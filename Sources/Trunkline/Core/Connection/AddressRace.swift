@@ -262,7 +262,7 @@ extension TransportError.Code {
         case .reset: 2
         case .closedByPeer, .closedLocally: 3
         case .timedOut, .halfOpen: 4
-        case .unreachable: 5
+        case .unreachable, .pathLost: 5
         case .system: 6
         case .invalidAddress: 7
         case .nameResolutionFailed: 8

@@ -7,6 +7,8 @@ public enum DisconnectCause: String, Sendable, Hashable, CaseIterable {
     case refused
     /// There is no way to the address.
     case unreachable
+    /// The local address of the link is gone from this host, or the interface that has it is down. See `options.network`.
+    case pathLost
     /// There was no usable link in time.
     case timedOut
     /// The peer, or something on the way, reset the connection.
@@ -29,7 +31,7 @@ public enum DisconnectCause: String, Sendable, Hashable, CaseIterable {
     case tls
     /// The handshake failed: the server refused it, or it took too long.
     case handshakeRefused
-    /// We closed it, suspended it, or went to another endpoint.
+    /// We closed it, suspended it, or replaced it by a planned change.
     case closedLocally
     /// Any other error of the system.
     case system

@@ -86,6 +86,11 @@ package struct EndpointRing: Sendable {
         return open ?? entries.lazy.map(\.heldUntil).min() ?? .distantPast
     }
 
+    /// Before this instant the server at `endpoint` asked not to be tried.
+    package func earliestStart(of endpoint: Endpoint) -> Instant {
+        index(of: endpoint).map { entries[$0].heldUntil } ?? .distantPast
+    }
+
     /// Whether all failed for causes that time does not mend.
     package func areAllRefused(at now: Instant) -> Bool {
         entries.allSatisfy { isRefused($0, at: now) }

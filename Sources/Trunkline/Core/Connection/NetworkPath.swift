@@ -1,16 +1,19 @@
-/// How packets get from this host to a server, according to the system's routing tables.
+/// The way of packets from this host to a server, according to the system's routing tables.
 ///
-/// It says nothing about whether the server, or any router on the way, answers.
+/// It does not tell whether the server, or any router on the way, answers. Paths are equal when interface, source address, next
+/// router and the mark of a tunnel are.
 @nonexhaustive
 public enum NetworkPath: Sendable, Hashable, CustomStringConvertible {
-    /// Not known: no address of the server is known yet, or the network is not monitored (`options.network.isMonitored`, or
-    /// the system does not allow it).
+    /// Not known: no address of the server is known yet, or the network is not monitored (`options.network.isMonitored` is false,
+    /// or the system does not allow it).
     case unknown
-    /// The server is on this host: a loopback address or a Unix domain socket. No change of the network concerns it.
+    /// The server has a loopback address or a Unix domain socket. No change of the network concerns it, and it is known without
+    /// monitoring. Another address of this host has a route, through the loopback interface.
     case local
-    /// No route leads to the server.
+    /// No route leads to the server: the tables have none, or one that drops packets, or its interface is down or has no
+    /// carrier.
     case noRoute
-    /// Packets leave by this route.
+    /// Packets take this route.
     case route(NetworkRoute)
 
     /// Whether packets have a way to the server, as far as is known.
@@ -31,9 +34,10 @@ public enum NetworkPath: Sendable, Hashable, CustomStringConvertible {
 public struct NetworkRoute: Sendable, Hashable, CustomStringConvertible {
     /// The name of the interface that packets leave by, such as `eth0`.
     public let interface: String
-    /// The next router; `nil` where the server is on the interface's own network.
+    /// The IP address of the next router; `nil` where the server is on the interface's own network, and on Darwin.
     public let gateway: String?
-    /// Whether the interface is a tunnel, such as a VPN's: its packets travel inside those of another.
+    /// Whether the interface is a tunnel, such as a VPN's, whose packets travel inside those of another interface. By the kind of
+    /// the interface on Linux, by its name and flags on Darwin.
     public let isTunnel: Bool
     /// The address that a new socket gets, with port 0.
     package let source: SocketAddress?
@@ -48,7 +52,7 @@ public struct NetworkRoute: Sendable, Hashable, CustomStringConvertible {
     /// The IP address of this host that packets carry; `nil` if the system does not tell.
     public var sourceAddress: String? { source?.host }
 
-    /// The route in words.
+    /// The route in words, such as `eth0 from 10.0.0.2 via 10.0.0.1`.
     public var description: String {
         var text = interface + (isTunnel ? " (tunnel)" : "")
         if let sourceAddress { text += " from \(sourceAddress)" }

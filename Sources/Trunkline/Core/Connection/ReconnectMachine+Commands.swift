@@ -5,8 +5,9 @@ extension ReconnectMachine {
     package mutating func reconnectNow(at now: Instant) -> Action {
         switch state {
         case .idle where ring.isEmpty: .giveUp
-        case .idle, .waiting: connect(at: now)
-        case .connecting, .ready, .suspended, .closed: .none
+        case .idle, .waiting, .noNetwork: connect(at: now)
+        case .ready: attemptChangeNow(at: now)
+        case .connecting, .suspended, .closed: .none
         }
     }
 
@@ -18,7 +19,7 @@ extension ReconnectMachine {
             isWanted = false
             state = .suspended
             return .none
-        case .connecting, .waiting:
+        case .connecting, .waiting, .noNetwork:
             isWanted = true
             state = .suspended
             return .rest
@@ -26,6 +27,7 @@ extension ReconnectMachine {
             _ = endReady(at: now)
             lastCause = .closedLocally
             isWanted = true
+            postponed = nil
             state = .suspended
             return .close(session: session)
         }
@@ -39,19 +41,27 @@ extension ReconnectMachine {
         return isWanted ? start(at: now) : .none
     }
 
-    /// Goes to `endpoint`, from wherever it is: a link to another drains, an attempt or a wait ends. Without demand,
-    /// and while suspended, it is where the next attempt goes. `nil` when there is no such endpoint.
+    /// Goes to `endpoint`, from wherever it is: a link to another is replaced when the next is ready, an attempt or a wait
+    /// ends. Without demand, and while suspended, it is where the next attempt goes. `nil` when there is no such endpoint.
     package mutating func switchEndpoint(to endpoint: Endpoint, at now: Instant) -> Action? {
         guard ring.contains(endpoint) else { return nil }
         switch state {
         case .closed: return Action.none
         case .connecting(let attempt) where attempt.endpoint == endpoint: return Action.none
         case .ready(let session):
-            return linkEndpoint == endpoint ? Action.none : go(from: session, to: endpoint, at: now)
+            postponed = nil
+            if linkEndpoint == endpoint { return change?.target == endpoint ? Action.none : dropChange(at: now) }
+            if change?.attempt?.endpoint == endpoint {
+                change?.reason = .choice
+                change?.target = endpoint
+                return Action.none
+            }
+            ring.beginRound()
+            return begin(.choice, to: endpoint, from: session, at: now)
         case .idle, .suspended:
             _ = ring.select(endpoint)
             return Action.none
-        case .connecting, .waiting:
+        case .connecting, .waiting, .noNetwork:
             ring.beginRound()
             _ = ring.select(endpoint)
             return connect(at: now)
@@ -60,37 +70,64 @@ extension ReconnectMachine {
 
     /// Leaves the endpoint of the link of `session` for another, if there is one.
     ///
-    /// An error rate moves on only to an endpoint that has not failed lately. A server that is about to go is left in
-    /// any case; where it is the only one, after the policy's wait. After the last response of a link that said nothing
-    /// of a time, or when the link is of no more use, the next link is made at once and to the same endpoint. A server that
-    /// answers nothing has failed: where it is the only one, the next link is made after the policy's wait.
+    /// A server that is about to go is left in any case: with `Policy.sendsAfterGoAway`, when the next link is ready. Where it
+    /// is the only one, the next is made after the policy's wait.
+    ///
+    /// Otherwise the link is of no more use, and drains at once. An error rate moves on only to an endpoint that has not failed
+    /// lately. After the last response of a link that said nothing of a time, or when the link is of no more use, the next link
+    /// is made at once and to the same endpoint. A server that answers nothing has failed: where it is the only one, the next
+    /// link is made after the policy's wait.
     ///
     /// - Parameters:
     ///   - demand: Who needs another link. Without demand, none follows on `goAway`.
     ///   - retryAfter: The server's hint: it is not tried again earlier than this.
+    ///   - isLinkEnding: Nothing more comes on the link: it drains at once in any case.
     package mutating func leave(
         _ session: UInt64,
         because departure: Departure,
         demand: Demand = .request,
         retryAfter: Duration? = nil,
+        isLinkEnding: Bool = false,
         at now: Instant
     ) -> Action {
         guard state == .ready(session: session), let endpoint = linkEndpoint else { return .none }
-        if departure == .errorRate, !ring.hasHealthyAlternative(to: endpoint, at: now) { return .none }
-        if departure == .lastResponse || departure == .unanswered || departure == .exhausted, retryAfter == nil {
+        if departure == .errorRate, change?.attempt != nil || !ring.hasHealthyAlternative(to: endpoint, at: now) {
+            return .none
+        }
+        let isUnneeded = departure == .goAway && demand == .none && !policy.keepsLinkWarm
+        if departure == .goAway, policy.sendsAfterGoAway, policy.overlapsLinks, !isUnneeded, !isLinkEnding {
+            if lifetime(at: now) >= policy.stableAfter { ring.beginRound() }
+            ring.leave(endpoint, at: now)
+            hold(endpoint, for: retryAfter, at: now)
+            return replaceGoing(endpoint, at: now)
+        }
+        let isOver = departure == .lastResponse || departure == .unanswered || departure == .exhausted
+        if isOver, retryAfter == nil, let change, change.mayBePostponed, change.target != endpoint {
+            postponed = change
+            // Links that are short must not become as many attempts elsewhere.
+            if change.attempt != nil { postponed?.until = now.advanced(by: Self.networkPace) }
+        } else if let attempt = change?.attempt, !isUnneeded, departure != .silence || attempt.endpoint != endpoint {
+            _ = endReady(wasSilent: departure == .silence, at: now)
+            lastCause = departure.cause
+            if departure == .silence { ring.leave(endpoint, at: now) }
+            if departure == .goAway { hold(endpoint, for: retryAfter, at: now) }
+            state = .connecting(attempt)
+            return .drain(session: session, then: .none)
+        }
+        if isOver, retryAfter == nil {
             let planned = returnAt
-            let action = go(from: session, to: endpoint, at: now)
+            _ = endReady(at: now)
             (lastCause, returnAt) = (departure.cause, planned)
-            return action
+            ring.beginRound()
+            _ = ring.select(endpoint)
+            return .drain(session: session, then: connect(at: now))
         }
         let hasProvedItself = endReady(wasSilent: departure == .silence, at: now)
         lastCause = departure.cause
         ring.leave(endpoint, at: now)
         hold(endpoint, for: retryAfter, at: now)
         if !hasProvedItself { failures += 1 }
-        if departure == .goAway, demand == .none, !policy.keepsLinkWarm {
-            return .drain(session: session, then: rest(at: now))
-        }
+        if isUnneeded { return .drain(session: session, then: rest(at: now)) }
         if !hasProvedItself, hasUsedUpAttempts { return .drain(session: session, then: giveUp(at: now)) }
         if ring.hasTurnLeft(at: now) { return .drain(session: session, then: connect(at: now)) }
         return .drain(session: session, then: askPolicy(for: demand, at: now))
@@ -98,9 +135,9 @@ extension ReconnectMachine {
 
     /// Has these endpoints from now on.
     ///
-    /// A link or an attempt to one that is gone is given up for another. With an empty list a link stays until it is
-    /// lost; otherwise it gives up. The policy's wait goes on: those who are told of new servers are told at the same
-    /// time.
+    /// A link to one that is gone is replaced when the next is ready, and an attempt there is given up for another. With an
+    /// empty list a link stays until it is lost; otherwise it gives up. The policy's wait goes on: those who are told of new
+    /// servers are told at the same time.
     package mutating func replaceEndpoints(_ endpoints: [Endpoint], at now: Instant) -> Action {
         guard state != .closed else { return .none }
         ring.replace(with: endpoints)
@@ -114,16 +151,31 @@ extension ReconnectMachine {
             // A hint of servers that are gone keeps nobody from the new ones.
             let earliest = max(policyUntil, ring.earliestStart(at: now))
             return earliest < until ? wait(until: earliest) : .none
+        case .noNetwork:
+            // Those that are new may have a route.
+            return connect(at: now)
         case .ready(let session):
-            guard !ring.isEmpty, let linkEndpoint, !ring.contains(linkEndpoint) else {
-                // Another may be the preferred one now.
-                planReturn(at: now)
-                return returnAt.map { .wait(until: $0) } ?? .none
+            var isDropped = false
+            if let next = change?.attempt?.endpoint ?? change?.target, !ring.contains(next) {
+                isDropped = true
+                _ = dropChange(at: now)
             }
-            _ = endReady(at: now)
-            lastCause = .closedLocally
-            ring.beginRound()
-            return .drain(session: session, then: connect(at: now))
+            let isGone = !ring.isEmpty && linkEndpoint.map { !ring.contains($0) } ?? false
+            if change != nil {
+                // Should that fail, it may be any.
+                if isGone {
+                    change?.reason = .removal
+                    change?.target = nil
+                }
+                return .none
+            }
+            if isGone {
+                ring.beginRound()
+                return begin(.removal, to: nil, from: session, at: now)
+            }
+            // Another may be the preferred one now.
+            planReturn(at: now)
+            return isDropped ? .rest : waitForPlans
         }
     }
 
@@ -135,14 +187,8 @@ extension ReconnectMachine {
         state = .closed
         readySince = nil
         returnAt = nil
-    }
-
-    /// From a link that works to another endpoint.
-    mutating func go(from session: UInt64, to endpoint: Endpoint, at now: Instant) -> Action {
-        _ = endReady(at: now)
-        lastCause = .closedLocally
-        ring.beginRound()
-        _ = ring.select(endpoint)
-        return .drain(session: session, then: connect(at: now))
+        agedAt = nil
+        change = nil
+        postponed = nil
     }
 }

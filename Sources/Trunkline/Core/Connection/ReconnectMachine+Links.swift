@@ -8,27 +8,24 @@ extension ReconnectMachine {
         case .suspended:
             isWanted = true
             return .none
-        case .connecting, .ready, .closed: return .none
+        case .connecting, .ready, .noNetwork, .closed: return .none
         }
     }
 
-    /// The attempt `id` has a link that is ready to be used. Returns its session number; `nil` when the attempt is an
-    /// old one and the link is to be closed.
-    package mutating func linkReady(_ id: UInt64, afterHandshake: Bool = false, at now: Instant) -> UInt64? {
-        guard case .connecting(let attempt) = state, attempt.id == id else { return nil }
+    /// The attempt `id` has a link that is ready to be used: returns the session that it replaces, if it was a planned change.
+    /// `nil` when the attempt is an old one and the link is to be closed.
+    package mutating func linkReady(_ id: UInt64, afterHandshake: Bool = false, at now: Instant) -> Beginning? {
+        guard let attempt, attempt.id == id else { return nil }
+        let isSame = linkEndpoint == attempt.endpoint
+        let planned = returnAt
+        let replaced = endChanged(at: now)
         state = .ready(session: id)
-        let isPlanned = returnAt != nil && linkEndpoint == attempt.endpoint
         linkEndpoint = attempt.endpoint
         beginReady(afterHandshake: afterHandshake, at: now)
         ring.succeeded(attempt.endpoint)
-        if !isPlanned { planReturn(at: now) }
-        return id
-    }
-
-    /// Sees about the preferred endpoint later, if the link is to another.
-    mutating func planReturn(at now: Instant) {
-        guard let stay = policy.returnsToPreferredAfter, ring.preferred != linkEndpoint else { return returnAt = nil }
-        returnAt = now.advanced(by: stay)
+        if isSame, let planned { returnAt = planned } else { planReturn(at: now) }
+        resumePostponed()
+        return Beginning(replaced: replaced)
     }
 
     /// The attempt `id` has failed: the next endpoint is tried at once, and after the last one there is a wait.
@@ -36,19 +33,31 @@ extension ReconnectMachine {
     /// - Parameters:
     ///   - isPermanent: Time does not mend it: the endpoint is left out of the rounds, and when all are, it gives up.
     ///   - retryAfter: The server's hint: it is not tried again earlier than this, nor much later.
+    ///   - hasRoute: Whether a route leads to any endpoint. Without one this is no failure of the endpoint.
+    ///   - isOfThisHost: This host knows the failure by itself: without a route there is no further attempt until one appears.
+    ///   - looksAgain: Whether there is one all the same, now and then.
     package mutating func attemptFailed(
         _ id: UInt64,
         _ cause: DisconnectCause,
         isPermanent: Bool = false,
         retryAfter: Duration? = nil,
+        hasRoute: Bool = true,
+        isOfThisHost: Bool = true,
+        looksAgain: Bool = false,
         at now: Instant
     ) -> Action {
-        guard case .connecting(let attempt) = state, attempt.id == id else { return .none }
-        failures += 1
+        guard let attempt, attempt.id == id else { return .none }
+        // What is wrong for good is so on every route.
+        let hasRoute = hasRoute || isPermanent
+        if hasRoute {
+            ring.failed(attempt.endpoint, at: now, isPermanent: isPermanent && !policy.retriesPermanentCauses)
+        }
+        hold(attempt.endpoint, for: retryAfter, at: now)
+        if change != nil { return changeFailed(cause, isPermanent: isPermanent, at: now) }
         lastCause = cause
         promptFrom = nil
-        ring.failed(attempt.endpoint, at: now, isPermanent: isPermanent && !policy.retriesPermanentCauses)
-        hold(attempt.endpoint, for: retryAfter, at: now)
+        guard hasRoute else { return isOfThisHost ? pause(looksAgain: looksAgain, at: now) : askPolicy(at: now) }
+        failures += 1
         if hasUsedUpAttempts { return giveUp(at: now) }
         if ring.areAllRefused(at: now) { return giveUp(at: now) }
         return ring.hasTurnLeft(at: now) ? connect(at: now) : askPolicy(at: now)
@@ -61,6 +70,8 @@ extension ReconnectMachine {
     ///   - wasQuiet: No request was in flight on it.
     ///   - demand: Who needs another link.
     ///   - countsAgainstEndpoint: Its endpoint has failed, however long the link was ready.
+    ///   - isOurNetwork: Its path is gone, by which no endpoint has failed: the next link is made at once, but not again within
+    ///     `networkPace`.
     package mutating func linkLost(
         _ session: UInt64,
         _ cause: DisconnectCause,
@@ -69,21 +80,32 @@ extension ReconnectMachine {
         demand: Demand = .request,
         retryAfter: Duration? = nil,
         countsAgainstEndpoint: Bool = false,
+        isOurNetwork: Bool = false,
         at now: Instant
     ) -> Action {
         guard state == .ready(session: session) else { return .none }
         let endpoint = linkEndpoint
+        let change = change
         let wasStable = lifetime(at: now) >= policy.stableAfter
         let hasProvedItself = endReady(inOrder: isOrderly && wasQuiet, wasSilent: countsAgainstEndpoint, at: now)
         lastCause = cause
-        if let endpoint {
+        if let endpoint, !isOurNetwork {
             // Where links break, or do nothing, another endpoint may be better.
             if countsAgainstEndpoint || !(wasStable || hasProvedItself && isOrderly) { ring.failed(endpoint, at: now) }
             hold(endpoint, for: retryAfter, at: now)
         }
-        if !hasProvedItself { failures += 1 }
+        if !hasProvedItself, !isOurNetwork { failures += 1 }
         if isOrderly, hasProvedItself { drawPromptStart(at: now) }
         if isOrderly, demand == .none, !policy.keepsLinkWarm { return rest(at: now) }
+        if let change, goOn(with: change) { return .none }
+        if isOurNetwork, !ring.isEmpty, now.since(lastPrompt) >= Self.networkPace,
+            case .retry = decision(by: policy.reconnect)
+        {
+            lastPrompt = now
+            // Endpoints that had their turn had it in another network.
+            ring.beginRound()
+            return connect(at: now)
+        }
         if !hasProvedItself, hasUsedUpAttempts { return giveUp(at: now) }
         return askPolicy(for: demand, at: now)
     }
@@ -92,19 +114,8 @@ extension ReconnectMachine {
     package mutating func timerFired(at now: Instant) -> Action {
         switch state {
         case .waiting(let until, _, _): return until <= now ? connect(at: now) : .wait(until: until)
-        case .ready(let session):
-            guard let returnAt, let stay = policy.returnsToPreferredAfter, let preferred = ring.preferred else {
-                return .none
-            }
-            guard returnAt <= now else { return .wait(until: returnAt) }
-            if preferred == linkEndpoint { return .none }
-            guard ring.isHealthy(preferred, at: now) else {
-                // It failed lately. A working link is not given up for that.
-                let next = now.advanced(by: max(stay, .seconds(1)))
-                self.returnAt = next
-                return .wait(until: next)
-            }
-            return go(from: session, to: preferred, at: now)
+        case .noNetwork: return pausedUntil.map { $0 <= now ? connect(at: now) : .wait(until: $0) } ?? .none
+        case .ready: return changeDue(at: now)
         case .idle, .connecting, .suspended, .closed: return .none
         }
     }
@@ -195,27 +206,40 @@ extension ReconnectMachine {
         return now.advanced(by: max(.zero, delay))
     }
 
+    /// Whether the link that is ready has done work, or would have if it ended now.
+    func hasProvedItself(inOrder: Bool = false, wasSilent: Bool = false, at now: Instant) -> Bool {
+        let lifetime = lifetime(at: now)
+        return hasAnswered || hasDelivered && lifetime >= Self.pushProof || inOrder && hadHandshake
+            || lifetime >= policy.stableAfter && !wasSilent
+    }
+
     /// How long the link has been ready.
-    private func lifetime(at now: Instant) -> Duration { readySince.map { now.since($0) } ?? .zero }
+    func lifetime(at now: Instant) -> Duration { readySince.map { now.since($0) } ?? .zero }
 
     /// The link is no more. Returns whether it has proved itself: then earlier failures are forgotten.
     ///
     /// - Parameters:
     ///   - inOrder: It ended in order with nothing in flight, so a handshake on it is proof enough.
     ///   - wasSilent: Its server said nothing, so its lifetime is no proof.
-    mutating func endReady(inOrder: Bool = false, wasSilent: Bool = false, at now: Instant) -> Bool {
+    ///   - isReplaced: The next link is ready, and its round goes on.
+    mutating func endReady(
+        inOrder: Bool = false,
+        wasSilent: Bool = false,
+        isReplaced: Bool = false,
+        at now: Instant
+    ) -> Bool {
         let lifetime = lifetime(at: now)
-        let hasProvedItself =
-            hasAnswered || hasDelivered && lifetime >= Self.pushProof || inOrder && hadHandshake
-            || lifetime >= policy.stableAfter && !wasSilent
+        let hasProvedItself = hasProvedItself(inOrder: inOrder, wasSilent: wasSilent, at: now)
         if hasProvedItself {
             failures = 0
             round = 0
         }
         // Servers that send us from one to the other get one turn each, as if they could not be reached.
-        if lifetime >= policy.stableAfter { ring.beginRound() }
+        if lifetime >= policy.stableAfter, !isReplaced { ring.beginRound() }
         readySince = nil
         returnAt = nil
+        agedAt = nil
+        change = nil
         restUntil = .distantPast
         return hasProvedItself
     }
@@ -228,8 +252,11 @@ extension ReconnectMachine {
         ring.hold(endpoint, until: now.advanced(by: .nanoseconds(nanoseconds + jitter)))
     }
 
-    private mutating func decision(by policy: any ReconnectPolicy) -> ReconnectDecision {
-        let failure = ReconnectFailure(round: round, failedAttempts: failures, cause: lastCause)
+    mutating func decision(by policy: any ReconnectPolicy) -> ReconnectDecision {
+        decide(by: policy, ReconnectFailure(round: round, failedAttempts: failures, cause: lastCause))
+    }
+
+    mutating func decide(by policy: any ReconnectPolicy, _ failure: ReconnectFailure) -> ReconnectDecision {
         var generator = generator
         defer { self.generator = generator }
         return policy.decision(for: failure) { generator.nextUnit() }

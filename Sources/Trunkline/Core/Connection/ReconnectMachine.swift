@@ -4,14 +4,16 @@
 ///                    ┌──────────── another endpoint's turn ─┐
 ///                    ▼                                      │ fails
 ///     idle ──wanted──► connecting ───────────────────────────┤
-///      ▲ ▲             │       ▲ ▲                           │ every endpoint had its turn
-///      │ └─ gives up ──┤       │ └── timer, reconnectNow ── waiting
-///      │ └─ unneeded ┐ ▼       │                             ▲
-///      │             ready ────┘ switch, goAway, error rate  │
-///      │               └──────────────── lost ───────────────┘
+///      ▲ ▲             │ ▲     ▲ ▲                           │ every endpoint had its turn
+///      │ └─ gives up ──┤ │     │ └── timer, reconnectNow ── waiting ◄─ a route appears ─┐
+///      │ └─ unneeded ┐ ▼ │     │                             ▲                          │
+///      │             ready     └── error rate, silence ──────┤      fails without route │
+///      │             ▲  │└────────────── lost ───────────────┘      connecting ──► noNetwork
+///      │             └──┘ planned change
 ///      └── resume ── suspended ◄── suspend ── (any)          closed ◄── close ── (any)
 ///
-/// Exactly one attempt exists at a time. Every attempt and every link has a number, which travels with the effect and
+/// At most one attempt exists at a time: that of `connecting`, or that of a planned change (`PlannedChange`), which makes the
+/// next link while the present one goes on. Every attempt and every link has a number, which travels with the effect and
 /// comes back with its outcome; an outcome with an old number changes nothing.
 ///
 /// A *round* gives every endpoint one turn, one right after the other. Between rounds, and after every lost link, the
@@ -23,12 +25,14 @@ package struct ReconnectMachine: Sendable {
     package enum State: Equatable, Sendable {
         /// No link, and none is needed, or it was given up. → connecting, waiting, suspended, closed
         case idle
-        /// One attempt is under way, up to its link being ready. → ready, connecting, waiting, idle, suspended, closed
+        /// One attempt is under way, up to its link being ready. → ready, connecting, waiting, noNetwork, idle, suspended, closed
         case connecting(Attempt)
-        /// There is a link. → waiting, connecting (elsewhere), idle, suspended, closed
+        /// There is a link, and perhaps a planned change. → ready (the next link), waiting, connecting, idle, suspended, closed
         case ready(session: UInt64)
-        /// No link until then, for `cause`; `attempt` is the number of the next. → connecting, idle, suspended, closed
+        /// No link until then, for `cause`; `attempt` is the number of the next. → connecting, noNetwork, idle, suspended, closed
         case waiting(until: Instant, attempt: Int, cause: DisconnectCause)
+        /// No link, and no attempt, as no route leads to any endpoint. → waiting, connecting, idle, suspended, closed
+        case noNetwork(cause: DisconnectCause)
         /// No link, whoever wants one. → idle, connecting, waiting, closed
         case suspended
         /// For good.
@@ -51,9 +55,9 @@ package struct ReconnectMachine: Sendable {
         case connect(Attempt)
         /// Call `timerFired` at this instant. What there is of an earlier attempt is to be dropped.
         case wait(until: Instant)
-        /// Drop what there is of an attempt, and the timer.
+        /// Drop what there is of an attempt, and call `timerFired` at `deadline`.
         case rest
-        /// Close the link of this session: it was we who ended it.
+        /// Close the link of this session, and drop what there is of an attempt: it was we who ended it.
         case close(session: UInt64)
         /// The link of this session is ready no more: nothing new goes out on it, what is out may still be answered.
         /// Then perform the other action.
@@ -113,6 +117,12 @@ package struct ReconnectMachine: Sendable {
         package var halfLife: Duration = .seconds(30)
         /// How long to stay away from the preferred endpoint; `nil` to stay where it works.
         package var returnsToPreferredAfter: Duration?
+        /// How old a link may be before the next is made; `nil` for any age.
+        package var maximumLinkAge: Duration?
+        /// Whether the next link may be made while there is one.
+        package var overlapsLinks = true
+        /// Whether a link is used until the next is ready although its server has said that it goes.
+        package var sendsAfterGoAway = true
 
         package init() {}
     }
@@ -127,6 +137,17 @@ package struct ReconnectMachine: Sendable {
 
     /// A server's hint is obeyed up to here: none may send its clients away for good.
     static let longestHint = Duration.seconds(3600)
+
+    /// When the network has changed for the better, the next attempt waits for as long as is drawn from zero to here: the
+    /// clients of a network that comes back do not come all at once.
+    static let networkJitter = Duration.milliseconds(80)
+
+    /// At most one attempt in this time is made, or made anew, because the network has changed, lest a route that comes and
+    /// goes keeps an attempt from its end. The first after a time without any route does not count.
+    static let networkPace = Duration.seconds(1)
+
+    /// Where a name may lead elsewhere by now, or the system's tables may not know everything, a pause is no longer than this.
+    static let longestPause = Duration.seconds(60)
 
     package internal(set) var state = State.idle
     package let policy: Policy
@@ -156,6 +177,16 @@ package struct ReconnectMachine: Sendable {
     /// When to see about returning to the preferred endpoint. Set in `ready`, and from one link to the next to the same
     /// server, whose links may be too short for it.
     var returnAt: Instant?
+    /// When the link is to be replaced for its age. Set in `ready` only.
+    var agedAt: Instant?
+    /// In `ready`: the next link that is being made.
+    package internal(set) var change: PlannedChange?
+    /// In `noNetwork`: when to look for a route once more; `nil` for not before one appears.
+    var pausedUntil: Instant?
+    /// A change that waits for another to be over: to an endpoint that somebody has chosen, or that is preferred.
+    var postponed: PlannedChange?
+    /// When an attempt was last made because the network had changed.
+    var lastPrompt = Instant.distantPast
     /// In `idle`: before this instant there is no attempt.
     var restUntil = Instant.distantPast
     /// In `waiting`: its end as far as the policy goes. A server's hint may make it later.
@@ -181,14 +212,34 @@ package struct ReconnectMachine: Sendable {
     mutating func beginReady(afterHandshake: Bool, at now: Instant) {
         (readySince, hadHandshake, promptFrom) = (now, afterHandshake, nil)
         (hasAnswered, hasDelivered) = (false, false)
+        planRenewal(at: now)
+    }
+
+    /// The attempt under way, be it that of a planned change.
+    package var attempt: Attempt? {
+        if case .connecting(let attempt) = state { attempt } else { change?.attempt }
     }
 
     /// When `timerFired` wants to be called; `nil` for never.
     package var deadline: Instant? {
         switch state {
         case .waiting(let until, _, _): until
-        case .ready: returnAt
+        case .ready:
+            if let change {
+                change.attempt != nil
+                    ? nil : change.isRenewable ? min(change.until, agedAt ?? .distantFuture) : change.until
+            } else {
+                [returnAt, agedAt].compactMap { $0 }.min()
+            }
+        case .noNetwork: pausedUntil
         case .idle, .connecting, .suspended, .closed: nil
         }
+    }
+}
+
+extension ReconnectMachine.State {
+    /// Whether attempts pause for want of a route.
+    package var isWithoutNetwork: Bool {
+        if case .noNetwork = self { true } else { false }
     }
 }

@@ -9,6 +9,8 @@ public struct TransportError: Error, Hashable, Sendable, CustomStringConvertible
         case refused
         /// There is no way to the address.
         case unreachable
+        /// The connection's local address is gone from this host, or the interface that has it is down.
+        case pathLost
         /// The connection was not established, or the peer gave no sign of life, in time.
         case timedOut
         /// The peer reset the connection.

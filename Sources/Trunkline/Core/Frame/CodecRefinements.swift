@@ -127,8 +127,14 @@ public protocol ClosingCodec: FrameCodec {
 }
 
 /// A codec of a protocol in which a `goAway` frame carries a retry delay.
+///
+/// A codec without one need not conform: it decodes frames of the kind `goAway`. The client then makes the next link while it
+/// goes on with the present one, and requests go out there until the next link is ready. A server that takes nothing after its
+/// goAway needs `options.failover.sendsAfterGoAway = false`; a goAway that is the last frame of its link is marked with
+/// `Frame.markLinkEnding()`.
 public protocol GoAwayCodec: FrameCodec {
-    /// The retry delay that `goAway` carries; `nil` for none.
+    /// The retry delay that `goAway` carries, for which its server is not tried again; `nil` for none. Up to one hour is obeyed,
+    /// plus up to a tenth.
     func retryAfter(in goAway: Frame) -> Duration?
 }
 

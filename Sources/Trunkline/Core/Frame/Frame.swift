@@ -22,7 +22,8 @@ public struct Frame: Sendable, Hashable {
         case pong
         /// Says that the request with this serial number is not wanted any more.
         case cancel
-        /// The server is about to go and wants no new requests on this link.
+        /// The server is about to close this link: the client makes the next one, and leaves this one
+        /// (`options.failover.sendsAfterGoAway`).
         case goAway
     }
 
@@ -63,8 +64,9 @@ public struct Frame: Sendable, Hashable {
     /// Further named header fields that the protocol has, in the order of their names.
     @usableFromInline var fields: [NamedField]
 
-    /// The number of the session in which it was received, as in `ConnectionState.ready`: of the pushes of a client and the
-    /// frames of a connection. 0 for every other frame. Frames are equal whatever their sessions.
+    /// The session number of the link on which it was received, as in `ConnectionState.ready`: of the pushes of a client and
+    /// the frames of a connection. 0 for every other frame. Frames are equal whatever their sessions. Those of two links may
+    /// alternate after a planned change.
     public package(set) var session: UInt64 {
         get { origin.session }
         set { origin.session = newValue }

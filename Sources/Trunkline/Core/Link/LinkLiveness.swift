@@ -91,6 +91,9 @@ extension LinkMachine {
         return action
     }
 
+    /// Has the server asked at once whether it is still there: see `Liveness.probe`.
+    package mutating func probe(at now: Instant) -> Liveness.Action { liveness.rules.probe(at: now) }
+
     /// Sends a ping behind everything that is queued, so never within a frame; watermarks do not hold it up. Returns whether
     /// it is a new one, and not one that waits to be written already.
     package mutating func send(ping: Frame, at now: Instant) -> Bool {

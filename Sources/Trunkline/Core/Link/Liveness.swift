@@ -71,7 +71,7 @@ package struct Liveness: Sendable {
     /// How many bytes of an incomplete frame within a deadline are progress.
     private let growthNeeded: Int
     /// The latest progress, or the start or resumption of reading. Growth is entered when the timer fires.
-    private var lastHeard: Instant
+    package private(set) var lastHeard: Instant
     /// Since when the frame that is coming in is incomplete; `nil` when there is none, or none is to be judged.
     private var incompleteSince: Instant?
     /// When it had last grown by enough.
@@ -324,6 +324,18 @@ package struct Liveness: Sendable {
         }
         firstWritten = 0  // counts anew from the next write; one ping is enough for those that wait
         return timeouts > 0 || hasUnanswered() ? nextPing : .none
+    }
+
+    /// There is reason to doubt the link: asks at once, unless what comes is not read.
+    ///
+    /// It asks although a ping is out. Where the route was lost and is back, the new bytes arrive, and the server's
+    /// acknowledgement makes the kernel retransmit the earlier ones at once, rather than when its timer fires. The deadline still
+    /// counts from the first ping.
+    package mutating func probe(at now: Instant) -> Action {
+        guard asks, !isSuspended else { return .none }
+        // What was heard in this very instant came before.
+        lastHeard = min(lastHeard, now.advanced(by: .nanoseconds(-1)))
+        return nextPing
     }
 
     private func isStuck(at now: Instant) -> Bool {

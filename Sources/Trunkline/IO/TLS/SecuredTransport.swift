@@ -51,6 +51,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     package internal(set) var receivedCount = 0
     package internal(set) var sentMark = 0
     package var hasFailed: Bool { socket?.hasFailed ?? true }
+    package var localAddress: SocketAddress? { socket?.localAddress }
 
     package var isReading = false {
         didSet { if isReading != oldValue { readingChanged() } }

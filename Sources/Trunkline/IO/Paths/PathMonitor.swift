@@ -26,7 +26,7 @@ package protocol PathObserver: AnyObject, Sendable {
 
 /// What has happened to the host's network.
 package enum NetworkChange: Sendable {
-    /// An address, a route or an interface is another.
+    /// An address, a route or an interface has changed.
     case paths
     /// The machine has slept.
     case wake
@@ -42,4 +42,13 @@ package final class NoPathMonitor: PathMonitor {
     }
     package func isUsable(_ address: SocketAddress) -> Bool { true }
     package var hasNetwork: Bool { true }
+}
+
+/// The monitor of this host's network.
+package var systemPathMonitor: any PathMonitor {
+    #if os(Linux) || canImport(Network)
+        SystemPathMonitor.shared
+    #else
+        NoPathMonitor.shared
+    #endif
 }

@@ -1,0 +1,211 @@
+/// Following the host's network: which path a link takes, and what its changes mean for links and attempts.
+extension Connection {
+    /// The path of packets to the server. As `Client.path`.
+    public var path: NetworkPath {
+        if let ready { return links[ready].path.latest }
+        if let handshaking { return links[handshaking].path.latest }
+        if let attempt { return attempt.path }
+        return machine.endpoints.first.map { path(to: $0) } ?? .unknown
+    }
+
+    /// The present `path` and every different one that follows, until the connection is closed. As `Client.paths`.
+    public nonisolated var paths: AsyncStream<NetworkPath> {
+        stream(startingWith: { $0.path }, { $1(&$0.pathView.readers) })
+    }
+
+    func publishPath() {
+        let path = path
+        guard path != pathView.published else { return }
+        pathView.published = path
+        pathView.readers.yield(path)
+    }
+
+    // MARK: Paths
+
+    /// Asks the monitor to tell of changes, once there is an attempt that they could concern.
+    func followNetwork() {
+        guard pathView.isMonitored == nil, options.network.isMonitored,
+            !machine.endpoints.allSatisfy({ $0.isThisHost })
+        else { return }
+        // A system that is short of descriptors may have one for the next attempt.
+        pathView.isMonitored = loop.pathMonitor.add(self, on: loop) ? true : nil
+    }
+
+    private var isMonitored: Bool { pathView.isMonitored ?? false }
+
+    /// The path of a new socket to `address`.
+    func path(to address: SocketAddress) -> NetworkPath {
+        if address.isLoopback { return .local }
+        guard isMonitored else { return .unknown }
+        let source = pathView.hasForeignSource ? nil : socketOptions.sourceAddress
+        if let source, !loop.pathMonitor.isUsable(source) { return .noRoute }
+        return loop.pathMonitor.path(to: address, from: source)
+    }
+
+    /// The paths of new sockets to `endpoint`, by address.
+    private func paths(to endpoint: Endpoint) -> [NetworkPath] {
+        switch endpoint.target {
+        case .unix: return [.local]
+        case .host(let host, let port):
+            if let literal = literalAddress(host, port: port) { return [path(to: literal)] }
+            if let addresses = pathView.addresses[endpoint] { return addresses.map { path(to: $0) } }
+            let isOffline = isMonitored && pathView.unresolved.contains(endpoint) && !loop.pathMonitor.hasNetwork
+            return [isOffline ? .noRoute : .unknown]
+        }
+    }
+
+    func path(to endpoint: Endpoint) -> NetworkPath {
+        let all = paths(to: endpoint)
+        return all.first { $0.isUsable } ?? all.first ?? .unknown
+    }
+
+    /// Whether a route leads to any endpoint, as far as is known.
+    var hasRoute: Bool {
+        !isMonitored || machine.endpoints.contains { endpoint in paths(to: endpoint).contains { $0.isUsable } }
+    }
+
+    /// Remembers what there is, so that a change is noticed.
+    func lookAtPaths() {
+        guard isMonitored else { return }
+        pathView.latest = currentLook
+    }
+
+    private var currentLook: PathView.Look {
+        var look = PathView.Look(hasNetwork: loop.pathMonitor.hasNetwork)
+        for endpoint in machine.endpoints { look.paths[endpoint] = paths(to: endpoint) }
+        return look
+    }
+
+    /// The path of a link over `transport`, which was connected to `remote`.
+    func path(of transport: any Transport, to remote: SocketAddress?) -> LinkPath {
+        guard let remote else { return LinkPath(local: nil, remote: nil, .local, fresh: .local) }
+        var local = isMonitored && !remote.isLoopback ? transport.localAddress : nil
+        // Only a socket that was bound to it can have an address of another host.
+        if let address = local, socketOptions.sourceAddress != nil, !loop.pathMonitor.isUsable(address) {
+            pathView.hasForeignSource = true
+            local = nil
+        }
+        let fresh = path(to: remote)
+        return LinkPath(local: local, remote: remote, path(from: local, to: remote) ?? fresh, fresh: fresh)
+    }
+
+    private func path(from local: SocketAddress?, to remote: SocketAddress?) -> NetworkPath? {
+        guard let local, let remote, !remote.isLoopback, loop.pathMonitor.isUsable(local) else { return nil }
+        return loop.pathMonitor.path(to: remote, from: local)
+    }
+
+    /// The path that a link had while it worked, and the one that leads to its server now.
+    func pathsAtEnd(of link: Link) -> (before: NetworkPath, after: NetworkPath) {
+        var path = link.path
+        path.heard(at: link.machine.liveness.rules.lastHeard)
+        guard isMonitored, let remote = path.remote else { return (path.proven, path.latest) }
+        return (path.proven, self.path(from: path.local, to: remote) ?? self.path(to: remote))
+    }
+
+    // MARK: Changes
+
+    private func take(_ change: NetworkChange) {
+        guard lifecycle < .closing else { return }
+        let attempt = machine.attempt
+        for session in links.map(\.session) { examine(session, change) }
+        let look = currentLook
+        let hasChanged = look != pathView.latest || change == .wake
+        // Links that have just been lost have led to new attempts, which know what there is now.
+        let isConcerned = machine.attempt == attempt && isAttemptConcerned(by: change, hasNetwork: look.hasNetwork)
+        pathView.latest = look
+        if !hasRoute, !(hasChanged && mayLeadElsewhere) {
+            if hasChanged { perform(machine.networkLost(at: loop.now)) }
+        } else if hasChanged || isConcerned || machine.state.isWithoutNetwork {
+            perform(machine.networkChanged(isAttemptConcerned: isConcerned, at: loop.now))
+        }
+        // One that was begun too lately to be begun anew is looked at again.
+        if isConcerned, machine.attempt == attempt, attempt != nil { lookAgain() }
+        publishPath()
+    }
+
+    private func lookAgain() {
+        let timer = pathTimer ?? ConnectionTimer(self) { $0.take(.paths) }
+        pathTimer = timer
+        loop.arm(timer.timer, at: loop.now.advanced(by: ReconnectMachine.networkPace))
+    }
+
+    /// Whether a name may have other addresses in another network.
+    private var mayLeadElsewhere: Bool { loop.pathMonitor.hasNetwork && !pathView.addresses.isEmpty }
+
+    /// Whether the attempt under way was begun on a path that is no more.
+    private func isAttemptConcerned(by change: NetworkChange, hasNetwork: Bool) -> Bool {
+        if let handshaking {
+            let path = links[handshaking].path
+            return change == .wake || isGone(path.local) || path.changed != nil
+        }
+        // What reads files, or waits for links to drain, has not begun to connect.
+        guard let attempt, !attempt.isHeld, attempt.preparing == nil else { return false }
+        return change == .wake || paths(to: attempt.attempt.endpoint) != attempt.paths
+            || attempt.paths == [.unknown] && hasNetwork && !attempt.hadNetwork
+    }
+
+    /// What the attempt under way goes by.
+    func notePathsOfAttempt() {
+        guard let endpoint = attempt?.attempt.endpoint else { return }
+        attempt?.paths = paths(to: endpoint)
+        attempt?.hadNetwork = !isMonitored || loop.pathMonitor.hasNetwork
+    }
+
+    /// Whether to look for a route again although nothing is told of one: a name may lead elsewhere by now, and an address of
+    /// another host to bind to is none that a route is found for.
+    var looksForRouteAgain: Bool { mayLeadElsewhere || socketOptions.sourceAddress != nil }
+
+    /// A link has become ready: a better path may have appeared meanwhile.
+    func takeBetterPath(_ index: Int) {
+        let path = links[index].path
+        guard options.network.onRouteChange == .move, path.fresh.isUsable, path.fresh != path.latest else { return }
+        perform(machine.takeBetterPath(at: loop.now))
+    }
+
+    private func isGone(_ local: SocketAddress?) -> Bool {
+        guard let local, !local.isLoopback else { return false }
+        return !loop.pathMonitor.isUsable(local)
+    }
+
+    /// What the change means for the link of `session`.
+    private func examine(_ session: UInt64, _ change: NetworkChange) {
+        guard let index = index(of: session), let remote = links[index].path.remote, !remote.isLoopback else { return }
+        links[index].path.heard(at: links[index].machine.liveness.rules.lastHeard)
+        let isReady = links[index].draining == nil && links[index].handshake == nil
+        if isGone(links[index].path.local) {
+            // An attempt begins anew: see `isAttemptConcerned`.
+            guard links[index].handshake == nil else { return }
+            let address = links[index].path.local?.host ?? ""
+            return lose(
+                session,
+                TransportError(.pathLost, "the local address \(address) is gone, or its interface is down")
+            )
+        }
+        let before = links[index].path
+        if let path = path(from: before.local, to: remote) { links[index].path.saw(path, at: loop.now) }
+        links[index].path.fresh = path(to: remote)
+        guard isReady, options.network.onRouteChange != .ignore else { return }
+        let path = links[index].path
+        let isAnother = path.latest != before.latest
+        if isAnother || change == .wake { probe(session) }
+        guard options.network.onRouteChange == .move, let index = self.index(of: session) else { return }
+        let isBetter = path.fresh.isUsable && path.fresh != before.fresh && path.fresh != path.latest
+        if isAnother && path.latest.isUsable || isBetter, links[index].draining == nil {
+            perform(machine.takeBetterPath(at: loop.now))
+        }
+    }
+}
+
+extension Connection: @preconcurrency PathObserver {
+    package func networkChanged(_ change: NetworkChange) { entered { $0.take(change) } }
+}
+
+extension Endpoint {
+    /// Whether it is on this host whatever the network is like.
+    fileprivate var isThisHost: Bool {
+        switch target {
+        case .unix: true
+        case .host(let host, let port): literalAddress(host, port: port)?.isLoopback ?? false
+        }
+    }
+}

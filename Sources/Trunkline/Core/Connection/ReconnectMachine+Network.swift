@@ -1,0 +1,100 @@
+/// What changes of the host's network mean for attempts.
+extension ReconnectMachine {
+    /// No route leads to any endpoint: there is no attempt until one appears. What failed for that says nothing of the servers.
+    mutating func pause(looksAgain: Bool, at now: Instant) -> Action {
+        guard !ring.isEmpty, case .retry = decision(by: policy.reconnect)
+        else { return giveUp(at: now, policyGaveUp: true) }
+        ring.beginRound()
+        pausedUntil = looksAgain ? now.advanced(by: Self.longestPause) : nil
+        state = .noNetwork(cause: lastCause)
+        return .rest
+    }
+
+    /// The network is another than before, and by now a route leads to an endpoint: the next attempt is made soon, and the
+    /// policy starts anew.
+    ///
+    /// - Parameter isAttemptConcerned: What is under way was begun on a path that is no more.
+    package mutating func networkChanged(isAttemptConcerned: Bool = true, at now: Instant) -> Action {
+        switch state {
+        case .closed, .suspended: return .none
+        case .idle:
+            restUntil = .distantPast
+            startAnew()
+            return .none
+        case .noNetwork:
+            startAnew()
+            return connectLater(at: soon(at: now, isPaced: false), now)
+        case .waiting(let until, _, _):
+            startAnew()
+            let start = soon(at: now, isPaced: true)
+            return connectLater(at: start, unlessBefore: until, now)
+        case .connecting(let attempt):
+            guard isAttemptConcerned, now.since(lastPrompt) >= Self.networkPace else { return .none }
+            startAnew()
+            _ = ring.select(attempt.endpoint)
+            return connectLater(at: soon(at: now, isPaced: true), now)
+        case .ready:
+            guard let change else { return .none }
+            guard change.attempt == nil else {
+                guard isAttemptConcerned, now.since(lastPrompt) >= Self.networkPace else { return .none }
+                lastPrompt = now
+                return restartAttempt(at: now)
+            }
+            let start = soon(at: now, isPaced: true)
+            let earliest = max(start, earliestStart(of: change, at: now))
+            guard earliest < change.until else { return .none }
+            lastPrompt = start
+            self.change?.until = earliest
+            self.change?.round = 0
+            return waitForPlans
+        }
+    }
+
+    /// No route leads to any endpoint any more, as it seems: an attempt finds out, which fails at once if that is so.
+    package mutating func networkLost(at now: Instant) -> Action {
+        guard now.since(lastPrompt) >= Self.networkPace else { return .none }
+        switch state {
+        case .waiting where ring.earliestStart(at: now) <= now:
+            lastPrompt = now
+            return connect(at: now)
+        case .connecting:
+            lastPrompt = now
+            return restartAttempt(at: now)
+        default: return .none
+        }
+    }
+
+    /// A new link would take a better path: replaces the present one, at most once in `networkPace`.
+    package mutating func takeBetterPath(at now: Instant) -> Action {
+        let earliest = lastPrompt.advanced(by: Self.networkPace)
+        guard earliest > now else {
+            lastPrompt = now
+            return renew(at: now)
+        }
+        guard case .ready = state, change == nil, policy.overlapsLinks, let linkEndpoint, ring.contains(linkEndpoint)
+        else { return .none }
+        change = PlannedChange(reason: .renewal, target: linkEndpoint, until: earliest, round: 0)
+        lastPrompt = earliest
+        return waitForPlans
+    }
+
+    private mutating func startAnew() { (failures, round) = (0, 0) }
+
+    /// Waits until `start`, and for as long as servers have asked for; but no longer than `until`.
+    private mutating func connectLater(
+        at start: Instant,
+        unlessBefore until: Instant = .distantFuture,
+        _ now: Instant
+    ) -> Action {
+        let earliest = max(start, ring.earliestStart(at: now))
+        guard earliest < until else { return wait(until: until) }
+        (policyUntil, lastPrompt) = (start, start)
+        return wait(until: earliest)
+    }
+
+    /// When the next attempt may begin.
+    private mutating func soon(at now: Instant, isPaced: Bool) -> Instant {
+        let start = now.advanced(by: Self.networkJitter * generator.nextUnit())
+        return isPaced ? max(start, lastPrompt.advanced(by: Self.networkPace)) : start
+    }
+}

@@ -1,0 +1,65 @@
+/// A network interface, as the kernel answers a request for one.
+package struct NetlinkLink: Equatable {
+    package let index: UInt32
+    private let flags: UInt32
+    /// The kind of hardware, by its number in linux/if_arp.h.
+    private let hardware: UInt16
+    package private(set) var name = ""
+    /// What it is if it is not hardware, such as `wireguard`.
+    package private(set) var kind: String?
+
+    /// Reads a message of type RTM_NEWLINK; `nil` for any other, or a malformed one.
+    package init?(_ message: NetlinkMessage) {
+        guard message.type == 16, let hardware = message.body.netlinkInteger(at: 2, as: UInt16.self),
+            let index = message.body.netlinkInteger(at: 4, as: UInt32.self),
+            let flags = message.body.netlinkInteger(at: 8, as: UInt32.self), message.body.count >= 16
+        else { return nil }
+        (self.hardware, self.index, self.flags) = (hardware, index, flags)
+        for (type, value) in NetlinkAttributes(message.body.dropFirst(16)) {
+            switch type {
+            case 3: name = value.netlinkText
+            case 18: kind = NetlinkAttributes(value).first { $0.type == 1 }?.value.netlinkText
+            default: break
+            }
+        }
+    }
+
+    /// Whether it is up as far as its administrator is concerned.
+    package var isUp: Bool { flags & InterfaceFlags.up != 0 }
+
+    package var isLoopback: Bool { flags & InterfaceFlags.loopback != 0 }
+
+    /// Whether packets can leave by it.
+    ///
+    /// Interfaces without a notion of a carrier, such as `dummy` or a tunnel in use, have one. Either flag is enough: they
+    /// change one after the other, and not all that speak netlink have both.
+    package var isUsable: Bool { isUp && flags & (InterfaceFlags.running | InterfaceFlags.lowerUp) != 0 }
+
+    /// Whether its packets travel inside those of another interface.
+    package var isTunnel: Bool {
+        if let kind {
+            if Self.tunnels.contains(kind) { return true }
+            if Self.modems.contains(kind) { return false }
+        }
+        return flags & InterfaceFlags.pointToPoint != 0 || Self.tunnelHardware.contains(hardware)
+    }
+
+    private static let tunnels: Set<String> = [
+        "tun", "wireguard", "ovpn", "ipip", "sit", "gre", "gretap", "erspan", "ip6tnl", "ip6gre", "ip6gretap",
+        "ip6erspan",
+        "vti", "vti6", "xfrm", "vxlan", "geneve", "gtp", "bareudp", "amt", "ppp",
+    ]
+    /// Point to point, but over the air.
+    private static let modems: Set<String> = ["wwan", "rmnet"]
+    /// PPP, TUNNEL, TUNNEL6, SIT, IPGRE, IP6GRE.
+    private static let tunnelHardware: Set<UInt16> = [512, 768, 769, 776, 778, 823]
+}
+
+/// The flags of an interface that are the same wherever there are some (`lowerUp` on Linux alone).
+package enum InterfaceFlags {
+    package static let up: UInt32 = 0x1
+    package static let loopback: UInt32 = 0x8
+    package static let pointToPoint: UInt32 = 0x10
+    package static let running: UInt32 = 0x40
+    package static let lowerUp: UInt32 = 0x10000
+}

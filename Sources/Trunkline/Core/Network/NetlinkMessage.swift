@@ -1,0 +1,96 @@
+// Netlink, the protocol in which Linux tells of interfaces, addresses and routes: netlink(7), rtnetlink(7). Numbers are in the
+// byte order of the machine, and everything begins at a multiple of four bytes.
+//
+// Whatever the bytes are, reading them ends: a length that is too short, or leads beyond the end, is the end.
+
+/// One message of a datagram.
+///
+/// | Offset | Size | |
+/// |---|---|---|
+/// | 0 | 4 | length, these 16 bytes included |
+/// | 4 | 2 | type |
+/// | 6 | 2 | flags |
+/// | 8 | 4 | sequence number, the request's in an answer |
+/// | 12 | 4 | port of the sender |
+package struct NetlinkMessage: Equatable {
+    package static let headerSize = 16
+
+    package let type: UInt16
+    package let sequence: UInt32
+    package let body: ArraySlice<UInt8>
+
+    /// The system's error number in the answer to a request that failed; 0 in one that reports success; `nil` in any other
+    /// message.
+    package var errorNumber: Int32? {
+        guard type == 2 else { return nil }
+        return body.netlinkInteger(at: 0, as: Int32.self).map { 0 &- $0 }
+    }
+
+    /// Whether the path of a packet may be another after what this notification tells.
+    package var concernsPaths: Bool {
+        switch type {
+        case 16, 17: body.first != 7  // a link; not the port of a bridge (AF_BRIDGE), which has no address
+        case 20, 21, 32, 33: true  // an address, a rule
+        // A route, but not one that the kernel has found for a packet (RTM_F_CLONED).
+        case 24, 25: (body.netlinkInteger(at: 8, as: UInt32.self) ?? 0) & 0x200 == 0
+        case 104, 105: true  // the next hop of several routes
+        default: false
+        }
+    }
+}
+
+/// The messages of a datagram.
+package struct NetlinkMessages: Sequence, IteratorProtocol {
+    private var rest: ArraySlice<UInt8>
+
+    package init(_ datagram: ArraySlice<UInt8>) { rest = datagram }
+
+    package mutating func next() -> NetlinkMessage? {
+        guard let length = rest.netlinkInteger(at: 0, as: UInt32.self).flatMap({ Int(exactly: $0) }),
+            length >= NetlinkMessage.headerSize, length <= rest.count,
+            let type = rest.netlinkInteger(at: 4, as: UInt16.self),
+            let sequence = rest.netlinkInteger(at: 8, as: UInt32.self)
+        else { return nil }
+        let message = rest.prefix(length)
+        rest = rest.dropFirst(netlinkAligned(length))
+        return NetlinkMessage(
+            type: type,
+            sequence: sequence,
+            body: message.dropFirst(NetlinkMessage.headerSize)
+        )
+    }
+}
+
+/// The attributes that follow the fixed part of a message, or are within another attribute: length (2 bytes, these four included),
+/// type (2 bytes), value.
+package struct NetlinkAttributes: Sequence, IteratorProtocol {
+    private var rest: ArraySlice<UInt8>
+
+    package init(_ bytes: ArraySlice<UInt8>) { rest = bytes }
+
+    package mutating func next() -> (type: UInt16, value: ArraySlice<UInt8>)? {
+        guard let length = rest.netlinkInteger(at: 0, as: UInt16.self).map({ Int($0) }),
+            length >= 4, length <= rest.count, let type = rest.netlinkInteger(at: 2, as: UInt16.self)
+        else { return nil }
+        let attribute = rest.prefix(length)
+        rest = rest.dropFirst(netlinkAligned(length))
+        // Two bits say how the value is written.
+        return (type & 0x3fff, attribute.dropFirst(4))
+    }
+}
+
+private func netlinkAligned(_ length: Int) -> Int { (length + 3) & ~3 }
+
+extension ArraySlice<UInt8> {
+    /// The integer at `offset` from the start, in the byte order of the machine; `nil` if it is not there.
+    func netlinkInteger<Value: FixedWidthInteger>(at offset: Int, as type: Value.Type) -> Value? {
+        let size = Value.bitWidth / 8
+        guard count >= offset + size else { return nil }
+        var value: Value = 0
+        for index in 0..<size { value |= Value(truncatingIfNeeded: self[startIndex + offset + index]) << (8 * index) }
+        return Value(littleEndian: value)
+    }
+
+    /// A text that ends at a zero byte or at the end.
+    var netlinkText: String { String(decoding: prefix { $0 != 0 }, as: UTF8.self) }
+}

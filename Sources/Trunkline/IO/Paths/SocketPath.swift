@@ -1,0 +1,67 @@
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
+/// Finds paths by sockets, for systems that cannot be asked otherwise. No packet is sent.
+enum SocketPath {
+    /// The path of a datagram to `address`, which the system chooses when a socket connects there.
+    static func path(to address: SocketAddress, from source: SocketAddress?) -> NetworkPath {
+        guard let address = address.routed else { return .local }
+        let descriptor = openDatagramSocket(for: address)
+        guard descriptor >= 0 else { return .unknown }
+        defer { closeDescriptor(descriptor) }
+        if let source = source?.boundHost, let code = bound(descriptor, to: source) {
+            return code == EADDRNOTAVAIL ? .noRoute : .unknown
+        }
+        let target = address.port == 0 ? address.with(port: 9) : address
+        let code = unsafe withSockaddr(target) { pointer, length in
+            unsafe connect(descriptor, pointer, length) == 0 ? 0 : errno
+        }
+        switch code {
+        case 0?: break
+        case ENETUNREACH?, EHOSTUNREACH?, ENETDOWN?, EADDRNOTAVAIL?, EACCES?: return .noRoute
+        default: return .unknown
+        }
+        guard let chosen = localAddress(descriptor)?.with(port: 0),
+            let entry = InterfaceAddress.all()?.first(where: { $0.address.ipBytes == chosen.ipBytes })
+        else { return .unknown }
+        return .route(NetworkRoute(interface: entry.interface, source: chosen, isTunnel: entry.isOfTunnel))
+    }
+
+    /// Whether `address` is none of this host's: no socket can be bound to it. False where that is not known.
+    static func isForeign(_ address: SocketAddress) -> Bool {
+        let descriptor = openDatagramSocket(for: address)
+        guard descriptor >= 0 else { return false }
+        defer { closeDescriptor(descriptor) }
+        return bound(descriptor, to: address.with(port: 0)) == EADDRNOTAVAIL
+    }
+
+    /// Binds a socket; `nil` on success, or the system's error number.
+    private static func bound(_ descriptor: Int32, to address: SocketAddress) -> Int32? {
+        let code = unsafe withSockaddr(address) { pointer, length in
+            unsafe bind(descriptor, pointer, length) == 0 ? 0 : errno
+        }
+        return code == 0 ? nil : code ?? EINVAL
+    }
+}
+
+extension SocketAddress {
+    private var isUnspecified: Bool { ipBytes?.allSatisfy { $0 == 0 } ?? false }
+
+    /// The address that a route is looked up for: an IPv4 address for one that is written as IPv6. `nil` if the way to it never
+    /// leaves this host: a loopback address, the unspecified one (which leads there, too), a path.
+    var routed: SocketAddress? {
+        if isLoopback || isUnspecified { return nil }
+        guard case .ipv6(let bytes, let port, _) = self, bytes.count == 16,
+            bytes.prefix(12) == [UInt8](repeating: 0, count: 10) + [0xff, 0xff]
+        else { return self }
+        return SocketAddress.ipv4(Array(bytes.suffix(4)), port: port).routed
+    }
+
+    /// The address that a socket is bound to, with port 0; `nil` if it may be any.
+    var boundHost: SocketAddress? { isUnspecified ? nil : (routed ?? self).with(port: 0) }
+}

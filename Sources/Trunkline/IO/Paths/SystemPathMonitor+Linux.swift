@@ -1,0 +1,227 @@
+#if os(Linux)
+    #if canImport(Glibc)
+        import Glibc
+    #elseif canImport(Musl)
+        import Musl
+    #endif
+
+    /// Sees the network of a Linux host by netlink(7), on the loop of its first observer.
+    ///
+    /// It keeps no copy of the routing table. Paths are asked for, and kept until something changes.
+    ///
+    /// Where netlink is not allowed, or missing, it knows nothing, and says so once on standard error.
+    package final class SystemPathMonitor: PathMonitor {
+        package static let shared = SystemPathMonitor()
+
+        /// Opens a netlink socket that hears of groups, a bit for each; returns the negative error number on failure.
+        package typealias Opener = @Sendable (_ groups: UInt32) -> Int32
+
+        private let open: Opener
+        private let report: @Sendable (String) -> Void
+        private let observers = PathObservers()
+        private let state = Lock(State())
+
+        /// - Parameters:
+        ///   - open: Opens sockets; tests let it fail.
+        ///   - report: Takes a line for the operator.
+        package init(
+            opening open: @escaping Opener = openNetlinkSocket,
+            reporting report: @escaping @Sendable (String) -> Void = { writeToStandardError($0) }
+        ) {
+            self.open = open
+            self.report = report
+        }
+
+        private struct State {
+            var watch: NetlinkWatch?
+            var wakeWatch: WakeWatch?
+            var requests: NetlinkRequests?
+            /// Netlink is not there for this process.
+            var isRefused = false
+            var hasReported = false
+            /// What was found since the last change.
+            var found = Found()
+        }
+
+        private struct Found {
+            struct Way: Hashable {
+                let target: SocketAddress
+                let source: SocketAddress?
+            }
+
+            /// With as many the oldest are not looked for: all are forgotten.
+            static let limit = 1024
+
+            var paths: [Way: NetworkPath] = [:]
+            var usable: [SocketAddress: Bool] = [:]
+            var links: [UInt32: NetlinkLink] = [:]
+            var hasNetwork: Bool?
+        }
+
+        // MARK: Observers
+
+        package func add(_ observer: any PathObserver, on loop: any EventLoop) -> Bool {
+            guard let loop = loop as? SocketEventLoop else { return false }
+            let failure = state.withLock { $0.watch == nil ? start(&$0, on: loop) : nil }
+            if let failure {
+                say(failure)
+                return false
+            }
+            guard state.withLock({ $0.watch != nil }) else { return false }
+            observers.add(observer, on: loop)
+            return true
+        }
+
+        /// Returns why it failed; `nil` if it is known already.
+        private func start(_ state: inout State, on loop: SocketEventLoop) -> NetlinkFailure? {
+            guard !state.isRefused else { return nil }
+            do throws(NetlinkFailure) {
+                // First the socket that hears of changes: none is missed.
+                let descriptor = try openSocket(NetlinkWatch.groups)
+                let watch = NetlinkWatch(descriptor, on: loop, for: self)
+                state.requests = try NetlinkRequests(openSocket(0))
+                state.watch = watch
+                if state.wakeWatch == nil { state.wakeWatch = WakeWatch(on: loop, for: self) }
+                return nil
+            } catch {
+                state.isRefused = !error.isTemporary
+                return error
+            }
+        }
+
+        private func openSocket(_ groups: UInt32) throws(NetlinkFailure) -> Int32 {
+            let descriptor = open(groups)
+            guard descriptor >= 0 else { throw NetlinkFailure(code: -descriptor) }
+            return descriptor
+        }
+
+        private func say(_ failure: NetlinkFailure) {
+            let isFirst = state.withLock { !exchange(&$0.hasReported, with: true) }
+            if isFirst { report(failure.message) }
+        }
+
+        // MARK: Changes
+
+        /// What was found out may be true no longer.
+        func forgetPaths() {
+            // Deallocated outside.
+            _ = state.withLock { exchange(&$0.found, with: Found()) }
+        }
+
+        /// Tells the observers.
+        func tell(_ change: NetworkChange) {
+            forgetPaths()
+            observers.tell(change)
+        }
+
+        /// The socket has failed. It is opened again, but not for ever. To be called on the loop of `watch`.
+        func watchEnded(_ watch: NetlinkWatch, _ failure: NetlinkFailure) {
+            let hadRest = watch.loop.now.since(watch.openedAt) > .seconds(1)
+            let ended = state.withLock { state -> NetlinkFailure? in
+                guard state.watch === watch else { return nil }
+                (state.watch, state.requests) = (nil, nil)
+                return hadRest ? start(&state, on: watch.loop) : failure
+            }
+            if let ended { say(ended) }
+            tell(.paths)
+        }
+
+        // MARK: Questions
+
+        package func path(to address: SocketAddress, from source: SocketAddress?) -> NetworkPath {
+            guard let target = address.routed else { return .local }
+            let way = Found.Way(target: target, source: source?.boundHost)
+            return state.withLock { state in
+                if let path = state.found.paths[way] { return path }
+                let path = findPath(way, &state)
+                if path == .unknown { return path }
+                if state.found.paths.count >= Found.limit { state.found.paths = [:] }
+                state.found.paths[way] = path
+                return path
+            }
+        }
+
+        package func isUsable(_ address: SocketAddress) -> Bool {
+            guard let host = address.routed?.with(port: 0) else { return true }
+            return state.withLock { state in
+                guard state.requests != nil else { return true }
+                if let isUsable = state.found.usable[host] { return isUsable }
+                let isUsable = findAddress(host, &state)
+                if state.found.usable.count >= Found.limit { state.found.usable = [:] }
+                state.found.usable[host] = isUsable
+                return isUsable
+            }
+        }
+
+        package var hasNetwork: Bool {
+            state.withLock { state in
+                guard state.requests != nil else { return true }
+                if let known = state.found.hasNetwork { return known }
+                let hasNetwork = InterfaceAddress.all()?.contains { $0.isOfNetwork } ?? true
+                state.found.hasNetwork = hasNetwork
+                return hasNetwork
+            }
+        }
+
+        private func findPath(_ way: Found.Way, _ state: inout State) -> NetworkPath {
+            guard let requests = state.requests else { return .unknown }
+            let route: NetlinkRoute
+            switch requests.route(to: way.target, from: way.source) {
+            case .message(let message):
+                guard let answer = NetlinkRoute(message) else { return .unknown }
+                route = answer
+            // The last three: the route is a blackhole (or no socket can have this source), it prohibits packets, the scope is not
+            // an interface.
+            case .refused(let code):
+                let isRouteless = [ENETUNREACH, EHOSTUNREACH, ENETDOWN, EADDRNOTAVAIL, EINVAL, EACCES, ENODEV].contains(
+                    code
+                )
+                return isRouteless ? .noRoute : .unknown
+            case .missing: return .unknown
+            }
+            guard route.leadsOn else { return .noRoute }
+            // Of an IPv4 source this was in the question.
+            if let source = way.source, source.family == .ipv6, SocketPath.isForeign(source) { return .noRoute }
+            guard let index = route.interface, let link = link(index, &state) else { return .unknown }
+            // Packets to this host itself need no carrier.
+            guard route.isLocal || link.isUsable else { return .noRoute }
+            let source = way.source ?? route.source.map { address($0, of: link) }
+            return .route(
+                NetworkRoute(
+                    interface: link.name,
+                    source: source,
+                    gateway: route.gateway.map { address($0, of: link).host },
+                    isTunnel: link.isTunnel
+                )
+            )
+        }
+
+        /// An address at an interface: one that is valid there alone has it as its scope.
+        private func address(_ bytes: [UInt8], of link: NetlinkLink) -> SocketAddress {
+            guard bytes.count == 16 else { return .ipv4(bytes, port: 0) }
+            let isOfLink = bytes[0] == 0xfe && bytes[1] & 0xc0 == 0x80
+            return .ipv6(bytes, port: 0, scope: isOfLink ? link.index : 0)
+        }
+
+        private func link(_ index: UInt32, _ state: inout State) -> NetlinkLink? {
+            if let link = state.found.links[index] { return link }
+            let link = state.requests?.link(index)
+            if let link { state.found.links[index] = link }
+            return link
+        }
+
+        /// Asks for the route to an address of this host, which takes as long however many addresses there are. All addresses are
+        /// only looked at when it seems to be gone: it may be in another routing table than the main one.
+        private func findAddress(_ host: SocketAddress, _ state: inout State) -> Bool {
+            if case .message(let message)? = state.requests?.route(to: host, from: nil, findsEntry: true),
+                let route = NetlinkRoute(message), route.isLocal, let index = route.interface,
+                let link = link(index, &state)
+            {
+                // At the loopback are networks all of whose addresses are this host's.
+                return link.isUp
+            }
+            guard let all = InterfaceAddress.all() else { return true }
+            return all.contains { $0.isUp && $0.address.ipBytes == host.ipBytes }
+        }
+    }
+#endif

@@ -1,0 +1,277 @@
+import Testing
+
+@testable import Trunkline
+
+/// Changes for which the next link is made while the present one goes on.
+@Suite struct PlannedChangeTests: ReconnectTesting {
+    /// A machine with a link to the first endpoint, of session 1.
+    private func ready(
+        _ endpoints: [Endpoint] = ["a:1", "b:1", "c:1"],
+        _ change: (inout ReconnectMachine.Policy) -> Void = { _ in }
+    ) throws -> ReconnectMachine {
+        var machine = machine(endpoints, change)
+        _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
+        return machine
+    }
+
+    @Test func theLinkStaysUntilTheNextOneIsReady() throws {
+        var machine = try ready()
+        let next = try attempt(machine.switchEndpoint(to: "c:1", at: now))
+        #expect(next.endpoint == "c:1")
+        #expect(machine.state == .ready(session: 1))
+        let beginning = machine.linkReady(next.id, at: after(1))
+        #expect(beginning?.replaced == .init(session: 1, reason: .choice))
+        #expect(machine.state == .ready(session: next.id))
+        #expect(machine.change == nil)
+    }
+
+    @Test func aSwitchThatFailsIsTriedAgainAtThePaceOfThePolicy() throws {
+        var machine = try ready {
+            $0.reconnect = Backoff(minimum: .seconds(1), base: .seconds(1), cap: .seconds(1))
+        }
+        var next = try attempt(machine.switchEndpoint(to: "c:1", at: now))
+        for round in 1...5 {
+            let until = try wait(machine.attemptFailed(next.id, .refused, at: after(Double(round - 1))))
+            #expect(until == after(Double(round)))
+            #expect(machine.state == .ready(session: 1))
+            next = try attempt(machine.timerFired(at: until))
+            #expect(next.endpoint == "c:1" && next.number == round + 1)
+        }
+        // The endpoint of the link is none the worse for it.
+        #expect(machine.failures == 0 && machine.round == 0)
+    }
+
+    @Test(arguments: [true, false])
+    func aChangeThatThePolicyGivesUpLeavesEverythingAsItIs(isRefused: Bool) throws {
+        var machine = try ready { if !isRefused { $0.maximumAttempts = 1 } }
+        let next = try attempt(machine.switchEndpoint(to: "c:1", at: now))
+        #expect(machine.attemptFailed(next.id, .tls, isPermanent: isRefused, at: now) == .rest)
+        #expect(machine.state == .ready(session: 1))
+        #expect(machine.deadline == nil)
+    }
+
+    @Test func aSwitchBackGivesTheChangeUp() throws {
+        var machine = try ready()
+        _ = machine.switchEndpoint(to: "c:1", at: now)
+        #expect(machine.switchEndpoint(to: "a:1", at: now) == .rest)
+        #expect(machine.change == nil)
+        #expect(machine.linkReady(2, at: now) == nil)
+    }
+
+    @Test func theAttemptOfAChangeIsTheNextOneWhenTheLinkIsLost() throws {
+        var machine = try ready()
+        let next = try attempt(machine.leave(1, because: .goAway, at: now))
+        #expect(next.endpoint == "b:1")
+        #expect(machine.linkLost(1, .closedByServer, at: now) == .none)
+        #expect(machine.state == .connecting(next))
+        let beginning = machine.linkReady(next.id, at: now)
+        #expect(beginning != nil && beginning?.replaced == nil)
+    }
+
+    @Test func aChoiceIsRememberedWhenTheLinkIsLostBetweenTwoAttempts() throws {
+        var machine = try ready()
+        let next = try attempt(machine.switchEndpoint(to: "c:1", at: now))
+        _ = machine.attemptFailed(next.id, .refused, at: now)
+        let until = try wait(machine.linkLost(1, .reset, at: now))
+        #expect(try attempt(machine.timerFired(at: until)).endpoint == "c:1")
+    }
+
+    @Test func goAwayTriesEveryOtherEndpointBeforeItWaits() throws {
+        var machine = try ready()
+        let b = try attempt(machine.leave(1, because: .goAway, at: now))
+        let c = try attempt(machine.attemptFailed(b.id, .refused, at: now))
+        #expect([b.endpoint, c.endpoint] == ["b:1", "c:1"])
+        #expect(try wait(machine.attemptFailed(c.id, .refused, at: now)) == after(1))
+        #expect(machine.state == .ready(session: 1))
+    }
+
+    @Test func goAwayWhileTheNextLinkToThatServerIsMadeLeadsElsewhere() throws {
+        var machine = try ready { $0.maximumLinkAge = .seconds(60) }
+        let same = try attempt(machine.renew(at: now))
+        #expect(same.endpoint == "a:1")
+        let other = try attempt(machine.leave(1, because: .goAway, at: now))
+        #expect(other.endpoint == "b:1")
+        #expect(machine.leave(1, because: .goAway, at: now) == .none)
+        #expect(machine.linkReady(same.id, at: now) == nil)
+    }
+
+    @Test func aGoAwayThatIsRepeatedChangesNothingOfThePace() throws {
+        var machine = try ready(["a:1"])
+        let until = try wait(machine.leave(1, because: .goAway, at: now))
+        #expect(try wait(machine.leave(1, because: .goAway, at: after(0.5))) == until)
+        let next = try attempt(machine.timerFired(at: until))
+        #expect(machine.leave(1, because: .goAway, at: until) == .none)
+        #expect(machine.attempt == next)
+    }
+
+    @Test func aLinkThatEndsWithItsGoAwayDrainsAtOnce() throws {
+        var machine = try ready()
+        let action = machine.leave(1, because: .goAway, isLinkEnding: true, at: now)
+        #expect(action == .drain(session: 1, then: .connect(try attempt(action))))
+    }
+
+    @Test func closingEndsTheChange() throws {
+        var machine = try ready()
+        let next = try attempt(machine.switchEndpoint(to: "c:1", at: now))
+        machine.close()
+        #expect(machine.change == nil && machine.attempt == nil)
+        #expect(machine.linkReady(next.id, at: now) == nil)
+    }
+
+    @Test func withoutSendingAfterGoAwayTheLinkDrainsAtOnce() throws {
+        var machine = try ready { $0.sendsAfterGoAway = false }
+        let action = machine.leave(1, because: .goAway, at: now)
+        #expect(action == .drain(session: 1, then: .connect(try attempt(action))))
+    }
+
+    @Test func whereLinksMustNotOverlapThePresentOneDrainsFirst() throws {
+        var machine = try ready { $0.overlapsLinks = false }
+        var copy = machine
+        for action in [copy.renew(at: now), machine.switchEndpoint(to: "b:1", at: now)] {
+            #expect(action == .drain(session: 1, then: .connect(try attempt(action))))
+        }
+    }
+
+    /// The last response of a link says nothing against its server: requests do not wait for another that may be down.
+    @Test func afterTheLastResponseTheChangeIsPostponed() throws {
+        var machine = try ready()
+        let other = try attempt(machine.switchEndpoint(to: "c:1", at: now))
+        let until = try wait(machine.attemptFailed(other.id, .refused, at: now))
+        let same = try attempt(machine.leave(1, because: .lastResponse, at: now))
+        #expect(same.endpoint == "a:1")
+        _ = machine.linkReady(same.id, at: now)
+        #expect(machine.deadline == until)
+        #expect(try attempt(machine.timerFired(at: until)).endpoint == "c:1")
+    }
+
+    /// Where every response is the last of its link, an attempt at a chosen endpoint would never come to its end.
+    @Test func anAttemptAtAChosenEndpointGoesOnAfterTheLastResponse() throws {
+        var machine = try ready()
+        let other = try attempt(machine.switchEndpoint(to: "c:1", at: now))
+        #expect(machine.leave(1, because: .lastResponse, at: now) == .drain(session: 1, then: .none))
+        #expect(machine.state == .connecting(other))
+    }
+
+    /// Short links are not as many attempts at a preferred endpoint that may be down.
+    @Test func aReturnIsTriedOncePerSecondWhereLinksAreShort() throws {
+        var machine = machine(["a:1", "b:1"]) {
+            $0.returnsToPreferredAfter = .seconds(10)
+            $0.halfLife = .zero
+        }
+        let first = try attempt(machine.linkNeeded(at: now))
+        var link = try attempt(machine.attemptFailed(first.id, .refused, at: now))
+        var tries = 0
+        for step in 0..<2000 {
+            let time = after(20 + Double(step) * 0.01)
+            _ = machine.linkReady(link.id, at: time)
+            if let until = machine.deadline, until <= time, case .connect(let attempt) = machine.timerFired(at: time) {
+                #expect(attempt.endpoint == "a:1")
+                tries += 1
+            }
+            link = try attempt(machine.leave(link.id, because: .lastResponse, at: time))
+            #expect(link.endpoint == "b:1")
+        }
+        #expect(tries >= 1 && tries <= 11)
+    }
+
+    @Test func aLinkWhoseServerIsSilentDrainsAndTheAttemptGoesOn() throws {
+        var machine = try ready()
+        let next = try attempt(machine.switchEndpoint(to: "c:1", at: now))
+        #expect(machine.leave(1, because: .silence, at: now) == .drain(session: 1, then: .none))
+        #expect(machine.state == .connecting(next))
+        #expect(!machine.ring.isHealthy("a:1", at: now))
+    }
+
+    /// An endpoint that cannot be reached keeps the link from nothing.
+    @Test func aLinkIsRenewedBetweenTwoAttemptsElsewhere() throws {
+        var machine = try ready { $0.maximumLinkAge = .seconds(100) }
+        let age = try #require(machine.deadline)
+        var time = now
+        var next = try attempt(machine.switchEndpoint(to: "c:1", at: time))
+        while true {
+            let until = try wait(machine.attemptFailed(next.id, .refused, at: time))
+            #expect(until <= age)
+            time = until
+            next = try attempt(machine.timerFired(at: time))
+            if next.endpoint == "a:1" { break }
+        }
+        #expect(time == age)
+        _ = machine.linkReady(next.id, at: time)
+        #expect(machine.change?.reason == .choice)
+        // One that fails makes way, too.
+        var failing = machine
+        let renewal = try attempt(failing.renew(at: time))
+        #expect(renewal.endpoint == "a:1")
+        #expect(failing.attemptFailed(renewal.id, .tls, isPermanent: true, at: time) == .rest)
+        #expect(failing.change?.reason == .choice)
+    }
+
+    @Test func suspensionEndsTheLinkAndTheChange() throws {
+        var machine = try ready()
+        _ = machine.switchEndpoint(to: "c:1", at: now)
+        #expect(machine.suspend(at: now) == .close(session: 1))
+        #expect(machine.change == nil && machine.attempt == nil)
+    }
+
+    @Test func aLinkIsReplacedWhenItIsOldEnough() throws {
+        for seed in 0..<50 as Range<UInt64> {
+            var policy = ReconnectMachine.Policy()
+            policy.maximumLinkAge = .seconds(100)
+            var machine = ReconnectMachine(endpoints: ["a:1", "b:1"], policy: policy, seed: seed)
+            _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
+            let age = try #require(machine.deadline)
+            #expect(age >= after(90) && age <= after(100))
+            let next = try attempt(machine.timerFired(at: age))
+            #expect(next.endpoint == "a:1")
+            let again = machine.linkReady(next.id, at: age)
+            #expect(again?.replaced == .init(session: 1, reason: .renewal))
+            #expect(try #require(machine.deadline) >= age.advanced(by: .seconds(90)))
+        }
+        for age in [Duration.seconds(Int64.max), .seconds(-1)] { _ = try ready { $0.maximumLinkAge = age } }
+    }
+
+    @Test func aRenewalThatIsGivenUpIsTriedAgainAtTheNextAge() throws {
+        var machine = try ready {
+            $0.maximumLinkAge = .seconds(100)
+            $0.reconnect = NoRetries()
+        }
+        let age = try #require(machine.deadline)
+        let next = try attempt(machine.timerFired(at: age))
+        #expect(machine.attemptFailed(next.id, .refused, at: age) == .rest)
+        #expect(try #require(machine.deadline) >= age.advanced(by: .seconds(90)))
+    }
+
+    @Test func anEndpointThatIsGoneIsLeftWhenTheNextLinkIsReady() throws {
+        var machine = try ready()
+        let next = try attempt(machine.replaceEndpoints(["d:1"], at: now))
+        #expect(next.endpoint == "d:1")
+        #expect(machine.state == .ready(session: 1))
+        // It is gone in its turn.
+        #expect(try attempt(machine.replaceEndpoints(["e:1"], at: now)).endpoint == "e:1")
+        #expect(machine.replaceEndpoints(["a:1"], at: now) == .rest)
+        #expect(machine.change == nil)
+    }
+
+    @Test func aChangeBeginsAnewOnRequest() throws {
+        var machine = try ready()
+        let first = try attempt(machine.switchEndpoint(to: "c:1", at: now))
+        let second = try attempt(machine.restartAttempt(at: now))
+        #expect(second.endpoint == first.endpoint && second.id == first.id + 1)
+        #expect(machine.linkReady(first.id, at: now) == nil)
+    }
+
+    /// Servers that accept us, say goAway before any work, and so on: each link is ready, and none proves itself.
+    @Test func serversThatSendUsAwayAtOnceAreComeBackToEverMoreSlowly() throws {
+        var machine = machine(["a:1"]) {
+            $0.reconnect = Backoff(minimum: .seconds(1), base: .seconds(1), cap: .seconds(64))
+        }
+        var next = try attempt(machine.linkNeeded(at: now))
+        var time = now
+        for round in 0..<6 {
+            _ = machine.linkReady(next.id, at: time)
+            #expect(machine.round >= round)
+            time = try wait(machine.leave(next.id, because: .goAway, at: time))
+            next = try attempt(machine.timerFired(at: time))
+        }
+    }
+}

@@ -1,0 +1,55 @@
+import Testing
+import TrunklineTesting
+
+@testable import Trunkline
+
+/// The address of this end of a socket.
+@Suite(.tags(.realThreads), .timeLimit(.minutes(1)))
+struct LocalAddressTests {
+    private actor Owner: TransportHandler {
+        nonisolated let loop = EventLoops(count: 1).next()
+        nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
+
+        private var transport: (any Transport)?
+        private var outcome: Bool?
+
+        /// Connects, and tells the address before and after.
+        func connect(to address: SocketAddress) async -> [SocketAddress?] {
+            transport = loop.connect(to: address, options: SocketOptions(), handler: self)
+            let before = transport?.localAddress
+            while outcome == nil { await moment() }
+            return [before, transport?.localAddress]
+        }
+
+        func close() -> SocketAddress? {
+            transport?.close()
+            return transport?.localAddress
+        }
+
+        nonisolated func transport(_ id: UInt64, did event: TransportEvent) {
+            assumeIsolated { owner in
+                switch event {
+                case .connected: owner.outcome = true
+                case .connectFailed: owner.outcome = false
+                default: break
+                }
+            }
+        }
+    }
+
+    @Test func aConnectedSocketHasOne() async throws {
+        let listener = try RawListener()
+        let owner = Owner()
+        let addresses = await owner.connect(to: .loopback(port: listener.port))
+        let address = try #require(addresses[1])
+        #expect(address.with(port: 0) == .loopback(port: 0) && address.port != 0)
+        #expect(await owner.close() == nil)
+    }
+
+    @Test func aSocketThatFailedToConnectHasNone() async throws {
+        let port = try RawListener().port
+        let owner = Owner()
+        #expect(await owner.connect(to: .loopback(port: port)) == [nil, nil])
+        #expect(await owner.close() == nil)
+    }
+}

@@ -1,0 +1,370 @@
+import Testing
+import Trunkline
+
+@testable import TrunklineTesting
+
+/// What a client makes of changes of the host's network.
+@Suite(.simulated, .timeLimit(.minutes(5)))
+struct PathTests {
+    /// A wait after a failure that nothing but the network may shorten, and requests that wait for long.
+    private func patient(_ change: (inout ClientOptions) -> Void = { _ in }) -> ClientOptions {
+        ClientOptions {
+            $0.reconnecting.policy = Backoff(minimum: .seconds(300), cap: .seconds(300))
+            $0.requests.timeout = .seconds(3600)
+            change(&$0)
+        }
+    }
+
+    private func state(of client: Client) async -> ConnectionState? {
+        for await state in client.states { return state }
+        return nil
+    }
+
+    /// Gathers the reports of `client` from now on.
+    private func reports(of client: Client, in network: SimulatedNetwork) -> Task<[DisconnectReport], Never> {
+        let reports = client.disconnects
+        return Task(executorPreference: network.executor) {
+            var all: [DisconnectReport] = []
+            for await report in reports { all.append(report) }
+            return all
+        }
+    }
+
+    // MARK: No route
+
+    @Test(arguments: 1...20 as ClosedRange<UInt64>)
+    func withoutARouteAttemptsPauseUntilOneAppears(seed: UInt64) throws {
+        try simulate(seed: seed, options: patient()) { service, client in
+            let network = service.network
+            let reports = reports(of: client, in: network)
+            try await expectEcho("before", by: client)
+            network.setInterface("eth0", isUp: false)
+            try await service.pass(.milliseconds(50))
+            #expect(await state(of: client) == .noNetwork(cause: .unreachable))
+            #expect(await client.path == .noRoute)
+            let waiting = client.start(ask("waiting"))
+            let hasty = await failure { () throws(ClientError) in
+                try await client.send(ask("hasty"), options: CallOptions(waitsForReady: false))
+            }
+            #expect(hasty?.code == .unavailable && hasty?.fate == .notSent)
+            let attempts = await client.statistics.connection.attempts
+            try await service.pass(.seconds(600))
+            #expect(await client.statistics.connection.attempts == attempts)
+            let began = service.now
+            network.setInterface("eth0", isUp: true)
+            try await expectBody("waiting", of: waiting)
+            // Told within 5 ms, begun within 80, and a few round trips of 4 ms at most.
+            let took = service.now - began
+            #expect(took < .milliseconds(200), "\(took)")
+            await client.closeNow()
+            let all = await reports.value
+            let lost = try #require(all.first { $0.cause == .pathLost })
+            #expect(lost.pathBefore.description == "eth0 from 10.255.0.1")
+            #expect(lost.pathAfter == .noRoute && lost.isNetworkChange && lost.endedBy == .network)
+        }
+    }
+
+    @Test func callersWaitWithinTheirDeadlines() throws {
+        try simulate(options: patient()) { service, client in
+            service.network.setInterface("eth0", isUp: false)
+            let error = await failure { () throws(ClientError) in
+                try await client.send(ask("a"), timeout: .seconds(7))
+            }
+            #expect(error?.code == .timedOut && error?.fate == .notSent)
+            #expect(service.now == .seconds(7))
+            #expect(await client.statistics.connection.attempts == 1)
+        }
+    }
+
+    /// The route goes while the client waits between two attempts.
+    @Test func aWaitWithoutARouteIsAPause() throws {
+        try simulate(options: patient()) { service, client in
+            let network = service.network
+            network.refuseConnections(to: "db")
+            let waiting = client.start(ask("a"))
+            try await service.pass(.seconds(2))
+            network.setInterface("eth0", isUp: false)
+            try await service.pass(.seconds(2))
+            #expect(await state(of: client) == .noNetwork(cause: .unreachable))
+            network.acceptConnections(to: "db")
+            network.setInterface("eth0", isUp: true)
+            let began = service.now
+            try await expectBody("a", of: waiting)
+            #expect(service.now - began < .milliseconds(200))
+        }
+    }
+
+    /// The route goes, an attempt fails for it, and the route is back before anybody is told of anything: the client hears of
+    /// a network that is as it was.
+    @Test(arguments: 1...30 as ClosedRange<UInt64>)
+    func anOutageThatIsOverWhenItIsToldOfEndsThePause(seed: UInt64) throws {
+        try simulate(seed: seed, options: patient()) { service, client in
+            let network = service.network
+            network.longestNewsDelay = .milliseconds(60)
+            try await expectEcho("a", by: client)
+            network.reset("db")
+            network.setInterface("eth0", isUp: false)
+            await client.reconnectNow()
+            let waiting = client.start(ask("b"))
+            try await service.pass(.milliseconds(Int(seed)))
+            network.setInterface("eth0", isUp: true)
+            let began = service.now
+            try await expectBody("b", of: waiting)
+            #expect(service.now - began < .milliseconds(400))
+        }
+    }
+
+    /// A name leads elsewhere by now, of which no change of this host's network tells.
+    @Test func aNameIsResolvedAnewWhileNoRouteLeadsToItsAddress() throws {
+        try simulate(options: patient()) { service, client in
+            let network = service.network
+            let other = try await service.startServer(at: "other:7000", speaking: .standard)
+            network.setRoute(to: "db", through: nil)
+            let waiting = client.start(ask("a"))
+            try await service.pass(.seconds(10))
+            #expect(await state(of: client) == .noNetwork(cause: .unreachable))
+            network.setName("db", hosts: ["other"])
+            try await expectBody("a", of: waiting)
+            #expect(service.now <= .seconds(61))
+            await client.closeNow()
+            await other.stop()
+        }
+    }
+
+    /// Addresses come and go that have nothing to do with the server, as on a host with many containers.
+    @Test func strangeChangesDoNotDisturbAnAttempt() throws {
+        try simulate(options: patient { $0.connecting.timeout = .seconds(30) }) { service, client in
+            let network = service.network
+            network.setResolution(of: "db", ipv6: .after(.seconds(9)), ipv4: .after(.seconds(9)))
+            let waiting = client.start(ask("a"))
+            for number in 0..<200 {
+                network.addAddress("10.99.0.\(number)", to: "eth0")
+                try await service.pass(.milliseconds(40))
+            }
+            try await expectBody("a", of: waiting)
+            #expect(await client.statistics.connection.attempts == 1)
+        }
+    }
+
+    /// A limit on attempts is no limit on the time without a network.
+    @Test func pausedAttemptsAreNotCounted() throws {
+        try simulate(options: patient { $0.reconnecting.maximumAttempts = 1 }) { service, client in
+            service.network.setInterface("eth0", isUp: false)
+            let waiting = client.start(ask("a"))
+            try await service.pass(.seconds(60))
+            service.network.setInterface("eth0", isUp: true)
+            try await expectBody("a", of: waiting)
+        }
+    }
+
+    /// Where the system lets nobody see its network, clients work as without a monitor.
+    @Test func withoutPermissionEverythingWorksAsBefore() throws {
+        try simulate(options: patient()) { service, client in
+            service.network.hidesPaths = true
+            try await expectEcho("a", by: client)
+            service.network.setInterface("eth0", isUp: false)
+            try await service.pass(.seconds(5))
+            #expect(await client.path == .unknown)
+            #expect(await state(of: client)?.isReady == true)
+        }
+    }
+
+    @Test func aRouteToOneEndpointIsEnough() throws {
+        try simulate(options: patient()) { service, client in
+            let network = service.network
+            let other = try await service.startServer(at: "other:7000", speaking: .standard)
+            await client.replaceEndpoints([service.endpoint("db:7000"), service.endpoint("other:7000")])
+            network.setRoute(to: "db", through: nil)
+            try await expectEcho("a", by: client)
+            #expect(await other.received.map(\.body) == ["a"])
+            await client.closeNow()
+            await other.stop()
+        }
+    }
+
+    /// While there was no network, its name could not be resolved; now it can, to another address.
+    @Test func namesAreResolvedAnewInAnotherNetwork() throws {
+        try simulate(options: patient()) { service, client in
+            let network = service.network
+            let other = try await service.startServer(at: "other:7000", speaking: .standard)
+            let named = service.client(of: [service.endpoint("name:7000")], options: patient())
+            network.setResolution(of: "name", ipv6: .failure(after: .zero), ipv4: .failure(after: .zero))
+            network.setInterface("eth0", isUp: false)
+            let waiting = named.start(ask("a"))
+            try await service.pass(.seconds(60))
+            #expect(await state(of: named) == .noNetwork(cause: .nameResolution))
+            network.setName("name", hosts: ["other"])
+            network.setResolution(of: "name")
+            network.setInterface("eth0", isUp: true)
+            try await expectBody("a", of: waiting)
+            await named.closeNow()
+            await other.stop()
+        }
+    }
+
+    @Test func aBackOffEndsWhenTheNetworkIsAnother() throws {
+        try simulate(options: patient()) { service, client in
+            let network = service.network
+            network.refuseConnections(to: "db")
+            let waiting = client.start(ask("a"))
+            try await service.pass(.seconds(1))
+            network.acceptConnections(to: "db")
+            let began = service.now
+            network.addInterface("wlan0", address: "192.168.0.7", metric: 10)
+            try await expectBody("a", of: waiting)
+            #expect(service.now - began < .milliseconds(200))
+        }
+    }
+
+    // MARK: Links
+
+    /// With the monitor off, the loss is noticed by liveness alone.
+    @Test(arguments: [true, false])
+    func aLinkWhoseAddressIsGoneIsReplacedAtOnce(isMonitored: Bool) throws {
+        let options = patient { $0.network.isMonitored = isMonitored }
+        try simulate(options: options) { service, client in
+            let network = service.network
+            network.addInterface("wlan0", address: "192.168.0.7", metric: 600)
+            try await expectEcho("before", by: client)
+            let began = service.now
+            network.removeAddress("10.255.0.1", from: "eth0")
+            if isMonitored { try await service.pass(.milliseconds(5)) }
+            try await expectEcho("after", by: client, retry: .idempotent())
+            let took = service.now - began
+            #expect(isMonitored ? took < .milliseconds(50) : took > .seconds(5), "\(took)")
+            let path = await client.path.description
+            #expect(path == (isMonitored ? "wlan0 from 192.168.0.7" : "unknown path"))
+        }
+    }
+
+    @Test func aLinkWhoseRouteIsGoneIsProbed() throws {
+        try simulate(options: patient()) { service, client in
+            let network = service.network
+            let reports = reports(of: client, in: network)
+            try await expectEcho("before", by: client)
+            network.setRoute(to: "db", through: nil)
+            // Not the interval of the heartbeat, which is thirty seconds: its deadline of ten.
+            try await service.pass(.seconds(11))
+            let now = await state(of: client)
+            #expect(now == .noNetwork(cause: .unreachable), "\(String(describing: now))")
+            network.removeRoute(to: "db")
+            try await expectEcho("after", by: client)
+            await client.closeNow()
+            let lost = try #require(await reports.value.first { $0.cause == .halfOpen })
+            #expect(lost.pathBefore.description == "eth0 from 10.255.0.1")
+            #expect(lost.pathAfter == .noRoute && lost.isNetworkChange)
+        }
+    }
+
+    @Test func aLinkThatAnswersItsProbeStays() throws {
+        try simulate(options: patient()) { service, client in
+            let network = service.network
+            try await expectEcho("before", by: client)
+            network.setRoute(to: "db", through: nil)
+            try await service.pass(.seconds(5))
+            network.removeRoute(to: "db")
+            try await service.pass(.seconds(30))
+            try await expectEcho("after", by: client)
+            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.statistics.connection.pings >= 1)
+        }
+    }
+
+    @Test(arguments: [RouteChangePolicy.ignore, .probe, .move])
+    func aBetterPathIsTakenIfThePolicySaysSo(_ policy: RouteChangePolicy) throws {
+        try simulate(options: patient { $0.network.onRouteChange = policy }) { service, client in
+            let network = service.network
+            try await expectEcho("before", by: client)
+            let first = await state(of: client)
+            network.addInterface("tun0", address: "10.8.0.2", metric: 1, isTunnel: true)
+            for number in 0..<200 { try await expectEcho(Bytes("\(number)"), by: client) }
+            let isMoved = policy == .move
+            #expect((await state(of: client) == first) == !isMoved)
+            let path = await client.path.description
+            #expect(path == (isMoved ? "tun0 (tunnel) from 10.8.0.2" : "eth0 from 10.255.0.1"))
+            #expect(await client.statistics.connection.links == (isMoved ? 2 : 1))
+            // Once is enough.
+            network.addInterface("wlan0", address: "192.168.0.7", metric: 600)
+            try await service.pass(.seconds(5))
+            #expect(await client.statistics.connection.links == (isMoved ? 2 : 1))
+        }
+    }
+
+    @Test func aLinkIsProbedWhenTheMachineHasSlept() throws {
+        try simulate(options: patient()) { service, client in
+            try await expectEcho("before", by: client)
+            service.network.halfOpen("db")
+            service.network.putToSleep(for: .seconds(3600))
+            try await service.pass(.seconds(11))
+            #expect(await client.statistics.connection.disconnects[.halfOpen] == 1)
+        }
+    }
+
+    @Test func whatIsOnThisHostIsNotAffected() throws {
+        try simulate(options: patient()) { service, client in
+            let network = service.network
+            for endpoint in ["127.0.0.1:7001", "unix:/run/db.sock"] as [Endpoint] {
+                let server = try await service.startServer(at: endpoint, speaking: .standard)
+                let near = service.client(of: [service.endpoint(endpoint)], options: patient())
+                try await expectEcho("before", by: near)
+                network.setInterface("eth0", isUp: false)
+                network.putToSleep(for: .seconds(1))
+                try await service.pass(.seconds(60))
+                try await expectEcho("after", by: near)
+                #expect(await near.path == .local)
+                #expect(await near.statistics.connection.links == 1)
+                network.setInterface("eth0", isUp: true)
+                await near.closeNow()
+                await server.stop()
+            }
+        }
+    }
+
+    // MARK: Reports
+
+    /// A path on which frames have come since it was another is the path that worked.
+    @Test(arguments: [true, false])
+    func aReportComparesTheEndWithThePathThatWorked(worksOnTheNewPath: Bool) throws {
+        try simulate(options: patient()) { service, client in
+            let network = service.network
+            let reports = reports(of: client, in: network)
+            try await expectEcho("before", by: client)
+            if !worksOnTheNewPath { network.halfOpen("db") }
+            // The address moves, and the link with it.
+            network.addInterface("wlan0", address: "192.168.0.7", metric: 600)
+            network.removeAddress("10.255.0.1", from: "eth0")
+            network.addAddress("10.255.0.1", to: "wlan0")
+            try await service.pass(.seconds(5))
+            if worksOnTheNewPath { try await expectEcho("after", by: client) }
+            network.reset("db")
+            try await service.pass(.seconds(1))
+            await client.closeNow()
+            let lost = try #require(await reports.value.first { $0.cause == .reset })
+            #expect(lost.isNetworkChange == !worksOnTheNewPath, "\(lost)")
+            #expect(lost.pathAfter.description == "wlan0 from 10.255.0.1")
+        }
+    }
+
+    // MARK: Observing
+
+    @Test func pathsCanBeFollowed() throws {
+        try simulate(options: patient()) { service, client in
+            let network = service.network
+            let paths = client.paths
+            let seen = Task(executorPreference: network.executor) {
+                var seen: [String] = []
+                for await path in paths { seen.append(path.description) }
+                return seen
+            }
+            try await expectEcho("a", by: client)
+            network.addInterface("wlan0", address: "192.168.0.7", metric: 600)
+            network.removeAddress("10.255.0.1", from: "eth0")
+            try await service.pass(.seconds(1))
+            network.setInterface("wlan0", isUp: false)
+            try await service.pass(.seconds(1))
+            await client.closeNow()
+            let all = await seen.value.filter { $0 != "unknown path" }
+            #expect(all == ["eth0 from 10.255.0.1", "wlan0 from 192.168.0.7", "no route"])
+        }
+    }
+}
