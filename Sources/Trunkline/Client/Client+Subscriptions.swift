@@ -83,7 +83,7 @@ extension Connection {
         return (lastID, ready.map { links[$0].number != first } ?? false)
     }
 
-    /// No further link is told of it. A planned change that has told the next one begins anew: what the caller tells the
+    /// No further link restores it. A planned change whose link has restored it begins anew: what the caller tells the
     /// server now goes out on the present link.
     fileprivate func forget(_ id: UInt64) {
         subscriptions[id] = nil

@@ -76,7 +76,7 @@ extension Connection {
         dropHandshaking(ClientError(.connectionLost, .notSent, "the attempt was given up"))
     }
 
-    /// The attempt's link is gone, and whoever waits on it hears of `error`.
+    /// Closes the attempt's link. Requests that wait on it fail with `error`.
     private func dropHandshaking(_ error: ClientError) {
         guard let index = handshaking else { return }
         endHandshake(error)

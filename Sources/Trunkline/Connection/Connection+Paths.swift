@@ -151,8 +151,8 @@ extension Connection {
         attempt?.hadNetwork = !isMonitored || loop.pathMonitor.hasNetwork
     }
 
-    /// Whether to look for a route again although nothing is told of one: a name may lead elsewhere by now, and an address of
-    /// another host to bind to is none that a route is found for.
+    /// Whether to try again after a while although no change was reported: a name may have other addresses by then, and the
+    /// system may find no route from a source address of another host.
     var looksForRouteAgain: Bool { mayLeadElsewhere || socketOptions.sourceAddress != nil }
 
     /// A link has become ready: a better path may have appeared meanwhile.

@@ -34,7 +34,7 @@ struct HandshakeState {
     var keepsSubscriptions = false
     /// A subscription has ended of which the server was told on this link: once the handshake is over, it begins anew.
     var hasToldTooMuch = false
-    /// The ID of the latest subscription that the server is told of on this link.
+    /// The ID of the latest subscription that is sent on this link.
     var toldThrough: UInt64 = 0
     /// What it has learned for its client; adopted when the link is ready.
     var learned = Learned()

@@ -15,7 +15,7 @@ package struct PlannedChange: Equatable, Sendable {
         /// It is old, its certificates are, or a new link would take a better path.
         case renewal
 
-        /// What to say of the link that was left.
+        /// The cause in the report of the link that was replaced.
         package var cause: DisconnectCause { self == .goAway ? .goAway : .closedLocally }
     }
 
